@@ -1,0 +1,25 @@
+"""One source or log format a file: from what a trainer prints to facts.
+
+A line format has `parser(attempt) -> Parser`; a recording that is no text has `read(path)`, which yields
+facts in order. A line that is broken or of no known kind is counted in `skipped`, never fatal; a number
+that cannot be read surely is left out, never guessed.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchestrator.core.facts import Fact
+
+
+class Parser(Protocol):
+    """A streaming parser of one text: lines in, facts out, as soon as each record is whole."""
+
+    skipped: int
+
+    def feed(self, line: bytes) -> Sequence[Fact]:
+        """The facts that this line (without its newline) completes."""
+        ...
+
+    def close(self) -> Sequence[Fact]:
+        """The facts still held when the text ends."""
+        ...
