@@ -6,13 +6,13 @@ keyword ends in an underscore here). Everything is frozen; lists are tuples.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol, TypeAlias
 
 from orchestrator.core.facts import Action, Reading, Step, Verb
-from orchestrator.core.units import Cadence, Fraction, Seconds, Share, Steps
+from orchestrator.core.units import Before, Cadence, Count, Fraction, Positive, Real, Seconds, Share, Steps
 
 if TYPE_CHECKING:
-    from orchestrator.core.state import Incident, State
+    from orchestrator.core.state import Situation
 
 Mode: TypeAlias = Literal["observe", "propose", "act"]
 Severity: TypeAlias = Literal["info", "low", "medium", "high", "critical"]
@@ -34,7 +34,7 @@ class Response:
     verb: Verb
     factor: Fraction | None = None
     recover: Recover | None = None
-    depth: int = 1
+    depth: Positive = 1
     shards: Literal["suspect window", "recurring"] | None = None
 
     @staticmethod
@@ -63,7 +63,8 @@ class Response:
         return fields
 
 
-Ladder: TypeAlias = tuple[tuple[Response, ...], ...]
+Respond: TypeAlias = Annotated[Response, Before(Response.unfold)]
+Ladder: TypeAlias = tuple[tuple[Respond, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Warmup:
     """Linear warm-up over `for`, beginning at `from` times the peak."""
 
     for_: Steps
-    from_: float = 0.0
+    from_: Real = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +88,21 @@ class Decay:
 class Schedule:
     """The learning rate where the policy owns it."""
 
-    peak: float
+    peak: Real
     warmup: Warmup | None = None
     decay: Decay | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A data phase: where it ends, and what its beginning changes."""
+    """A data phase: where it ends, what its beginning changes, and what rise of the loss it may bring."""
 
     until: Steps | None = None
     lr: Share = 1.0
     rewarm: Steps | None = None
-    clip: float | None = None
+    clip: Real | None = None
     grace: Steps = 200
+    rise: Share = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ class Saturated:
 class Clip:
     """The gradient norm's limit; null leaves clipping to the trainer."""
 
-    max_norm: float | None = None
+    max_norm: Real | None = None
     saturated: Saturated = field(default_factory=Saturated)
 
 
@@ -131,8 +133,8 @@ class Denser:
 class Keep:
     """Retention: the newest, the newest healthy ones, and one every so many steps."""
 
-    last: int = 2
-    healthy: int = 2
+    last: Count = 2
+    healthy: Count = 2
     every: Steps | None = None
 
 
@@ -161,7 +163,7 @@ class Isolated:
 class Burst:
     """A second, tighter count of events."""
 
-    events: int = 3
+    events: Positive = 3
     within: Steps = 200
     above: Share = 0.08
 
@@ -171,7 +173,7 @@ class Repeated:
     """`events` excursions above `above` within `within`."""
 
     severity: Severity = "medium"
-    events: int = 3
+    events: Positive = 3
     within: Steps = 2000
     above: Share = 0.1
     burst: Burst | None = None
@@ -184,7 +186,7 @@ class Confirm:
     """What makes a rise a level: it holds `for` steps and `points` records, `above` the old level."""
 
     for_: Steps = 50
-    points: int = 3
+    points: Positive = 3
     above: Share = 0.005
 
 
@@ -212,7 +214,7 @@ class Persistent:
 class Skips:
     """How many updates the trainer may skip before it is more than a skip."""
 
-    max: int = 3
+    max: Count = 3
     per: Steps = 100
 
 
@@ -251,8 +253,8 @@ class Failure:
     """A failure that is no spike: how often it is answered without progress between, and with what."""
 
     severity: Severity = "high"
-    max: int = 3
-    respond: tuple[Response, ...] = ()
+    max: Count = 3
+    respond: tuple[Respond, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,7 @@ class Failures:
 class Rollbacks:
     """At most `max` rollbacks in `per` steps of the frontier."""
 
-    max: int = 3
+    max: Count = 3
     per: Steps = 5000
 
 
@@ -286,7 +288,7 @@ class Rollbacks:
 class Relaunches:
     """At most `max` relaunches; with `refill: on progress` the count begins anew at each new frontier checkpoint."""
 
-    max: int = 10
+    max: Count = 10
     refill: Literal["on progress", "never"] = "on progress"
 
 
@@ -305,7 +307,7 @@ class Limits:
     rollbacks: Rollbacks = field(default_factory=Rollbacks)
     relaunches: Relaunches = field(default_factory=Relaunches)
     lr_floor: Fraction = 0.05
-    clip_floor: float = 0.1
+    clip_floor: Real = 0.1
     quarantine: QuarantineLimit = field(default_factory=QuarantineLimit)
 
 
@@ -353,19 +355,29 @@ class Detector(Protocol):
 class World(Protocol):
     """What an action may do; runtime implements it, tests fake it."""
 
-    def start(self, attempt: int, step: int, checkpoint: str) -> str: ...
+    def start(self, attempt: int, step: int, checkpoint: str) -> str:
+        """Start this attempt of the job from a checkpoint ("" is fresh), with the levels now wished for."""
+        ...
 
-    def stop(self, attempt: int) -> str: ...
+    def stop(self, attempt: int) -> str:
+        """End this attempt: ask, wait, insist; return only when no process of it is left."""
+        ...
 
-    def direct(self, attempt: int, args: Mapping[str, object]) -> str: ...
+    def direct(self) -> str:
+        """Tell the running trainer the levels now wished for."""
+        ...
 
-    def exclude(self, shards: Sequence[str]) -> str: ...
+    def point_to(self, step: int, checkpoint: str) -> str:
+        """Make the checkpoint layout's own pointers name this checkpoint."""
+        ...
 
-    def point_to(self, checkpoint: str, step: int) -> str: ...
+    def exclude(self, shards: Sequence[str]) -> str:
+        """Leave these shards out from the next launch on."""
+        ...
 
-    def dump(self, attempt: int) -> str: ...
-
-    def hold(self, why: str) -> str: ...
+    def dump(self, attempt: int) -> str:
+        """Keep the stacks of every rank."""
+        ...
 
 
 class Refusal(NamedTuple):
@@ -378,9 +390,7 @@ class Refusal(NamedTuple):
 class Planner(Protocol):
     """The pure half of an action: from a response of the policy to an absolute action."""
 
-    def __call__(
-        self, rules: "Rules", state: "State", incident: "Incident", response: Response
-    ) -> Action | Refusal: ...
+    def __call__(self, situation: "Situation", response: Response, /) -> Action | Refusal: ...
 
 
 class Rules(NamedTuple):

@@ -79,6 +79,33 @@ class Unit:
         return {"type": "string", "pattern": f"^\\s*{self.pattern}\\s*$", "title": self.name}
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The annotation of a bare number: never a text, never a boolean, never NaN."""
+
+    whole: bool = False
+    low: float = 0.0
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> dict[str, object]:
+        if self.whole:
+            return {"type": "int", "strict": True, "ge": int(self.low)}
+        return {"type": "float", "strict": True, "ge": self.low, "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The annotation of a value that may be written in a shorter form, unfolded before it is validated."""
+
+    unfold: Callable[[object], object]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], object]) -> dict[str, object]:
+        function = {"type": "no-info", "function": self.unfold}
+        return {"type": "function-before", "function": function, "schema": handler(source)}
+
+
+Count = Annotated[int, Plain(whole=True)]
+Positive = Annotated[int, Plain(whole=True, low=1)]
+Real = Annotated[float, Plain()]
 Steps = Annotated[int, Unit("steps", steps, _STEPS.pattern, low=1)]
 Seconds = Annotated[float, Unit("time", seconds, _TIME.pattern)]
 Share = Annotated[float, Unit("share", share, _SHARE.pattern)]

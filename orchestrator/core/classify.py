@@ -1,0 +1,293 @@
+"""From detector readings to one of the five spike classes.
+
+Everything here follows one stream of steps: at most one excursion is open at a time, and every point
+either belongs to it or to the healthy past. An excursion opens as what its first reading says, may be
+promoted while it is open (CLASS_RANK never falls), and closes when the old level is back:
+
+    high loss  -> isolated -> persistent (held for the confirm window) -> nonfinite
+                           -> rank_local (one rank explains it)        -> nonfinite
+    raised level -> persistent;   one odd rank -> rank_local;   NaN or Inf -> nonfinite
+"""
+
+import math
+from typing import Literal, NamedTuple, TypeAlias
+
+from orchestrator.core.facts import Reading, Step
+from orchestrator.core.policy import Persistent, Policy, Rules
+from orchestrator.core.schedule import phase_at
+
+SpikeClass: TypeAlias = Literal["isolated", "repeated", "persistent", "nonfinite", "rank_local"]
+CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local": 2, "persistent": 3, "nonfinite": 4}
+
+QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
+SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
+LEAD_STEPS = 8  # a grad-norm excursion that ended at most so many steps before belongs to the spike
+TAIL = 64  # points of an open excursion that are remembered
+ACCEPT_POINTS = 2000  # an excursion that lasts so long without an answer is the new level
+LR_RISE = 0.1  # what a planned rise of the rate may raise the loss by
+
+
+class Excursion(NamedTuple):
+    """What is open now: its class so far, where it began and how it goes."""
+
+    cls: SpikeClass
+    onset: int
+    onset_low: int
+    detected: int
+    baseline: float
+    spread: float
+    threshold: float
+    evidence: tuple[Reading, ...]
+    peak: float | None = None
+    peak_step: int = 0
+    last_bad: int = 0
+    points: int = 0
+    quiet: int = 0
+    tail: tuple[float, ...] = ()
+    rank: int | None = None
+    bad_steps: tuple[int, ...] = ()
+    skipped: bool = True
+    confirmed: bool = False
+
+    @property
+    def height(self) -> float:
+        """How far the last points stand above the old level, as a share of it."""
+        if not self.tail or self.baseline == 0.0:
+            return math.inf if self.cls == "nonfinite" else 0.0
+        return (_median(self.tail[-max(3, len(self.tail) // 2) :]) - self.baseline) / abs(self.baseline)
+
+
+class Grace(NamedTuple):
+    """After a planned change: until which step a bounded rise above the old level is forgiven."""
+
+    until: int
+    points: int
+    level: float
+    rise: float
+    tail: tuple[float, ...] = ()
+
+
+class Watch(NamedTuple):
+    """All that is remembered of the stream: each detector's state, the level, what is open."""
+
+    detectors: tuple[tuple, ...]  # type: ignore[type-arg]
+    open: Excursion | None = None
+    level: float | None = None
+    last_step: int = 0
+    phase: str | None = None
+    grace: Grace | None = None
+    settle: int = 0
+    lead: tuple[int, int] | None = None
+
+
+class Change(NamedTuple):
+    """What a step changed: an excursion opened, became another class, was confirmed, or closed."""
+
+    kind: Literal["opened", "promoted", "confirmed", "closed"]
+    excursion: Excursion
+
+
+def first_watch(rules: Rules) -> Watch:
+    """Before any record."""
+    return Watch(tuple(detector.start() for _, detector in rules.detectors))
+
+
+def resume(watch: Watch) -> Watch:
+    """A restart: the old level stays, the first records are not judged, nothing is open."""
+    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None)
+
+
+def rebase(rules: Rules, watch: Watch) -> Watch:
+    """The old level no longer binds."""
+    fresh = tuple(detector.rebase(state) for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True))
+    return watch._replace(detectors=fresh)
+
+
+def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
+    """One step on: the next watch, and what changed by it."""
+    if point.phase != watch.phase and point.phase is not None:
+        watch = _enter_phase(rules, watch, point)
+    states = []
+    readings: list[Reading] = []
+    for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True):
+        state, reading = detector.update(state, point)
+        states.append(state)
+        if reading is not None:
+            readings.append(reading)
+    before, level, loss = watch.last_step, watch.level, point.loss
+    if loss is not None and not readings and watch.open is None:
+        level = loss if level is None else level + (loss - level) * 0.0625
+    watch = Watch(
+        tuple(states), watch.open, level, point.step, watch.phase, watch.grace, max(watch.settle - 1, 0), watch.lead
+    )
+    if not readings and watch.open is None and watch.grace is None:
+        return watch, ()
+    if watch.settle and readings:
+        readings = [reading for reading in readings if reading.kind == "nonfinite"]
+    watch, readings = _forgive(rules, watch, point, readings, before)
+    return _follow(rules, watch, point, readings, before)
+
+
+def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
+    """A data phase began: the detectors learn anew, and a bounded rise is forgiven for its grace."""
+    first = watch.phase is None
+    watch = watch._replace(phase=point.phase)
+    if first or watch.level is None:
+        return watch
+    phase = rules.policy.phases.get(point.phase or "")
+    at = phase_at(rules.policy.phases, point.step)
+    phase = phase or (at.phase if at else None)
+    grace, rise = (phase.grace, phase.rise) if phase else (200, 0.5)
+    return rebase(rules, watch)._replace(grace=Grace(point.step + grace, 20, watch.level, rise))
+
+
+def _forgive(
+    rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
+) -> tuple[Watch, list[Reading]]:
+    """Within a grace only what exceeds the forgiven rise is seen, as a level above the old one."""
+    grace = watch.grace
+    if grace is None:
+        return watch, readings
+    readings = [reading for reading in readings if reading.kind in ("nonfinite", "rank")]
+    if point.loss is not None:
+        grace = grace._replace(points=grace.points - 1, tail=(*grace.tail[-19:], point.loss))
+        limit = grace.level + grace.rise * abs(grace.level)
+        recent = grace.tail[-3:]
+        if len(recent) == 3 and min(recent) > limit:
+            seen = Reading("grace", "loss", "level", point.step, point.loss, grace.level, limit)
+            return watch._replace(grace=None), [*readings, seen._replace(onset=before)]
+    over = point.step > grace.until and grace.points <= 0
+    return watch._replace(grace=None if over else grace), readings
+
+
+def _follow(
+    rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
+) -> tuple[Watch, tuple[Change, ...]]:
+    """The open excursion, or a new one, with this point."""
+    changes: list[Change] = []
+    watch = watch._replace(lead=_lead(watch.lead, readings, point.step))
+    seen = [reading for reading in readings if reading.kind != "leading"]
+    now = watch.open
+    if now is None:
+        if not seen:
+            return watch, ()
+        now = _opened(seen, point, before, watch.lead)
+        changes.append(Change("opened", now))
+    elif seen and (worse := _promoted(now, seen)).cls != now.cls:
+        now = worse
+        changes.append(Change("promoted", now))
+    now = _extended(now, point, seen)
+    if not now.confirmed and _confirmed(rules.policy, now, point):
+        now = now._replace(cls="persistent" if now.cls == "isolated" else now.cls, confirmed=True)
+        changes.append(Change("confirmed", now))
+    if _over(rules.policy.spikes.persistent, now):
+        changes.append(Change("closed", now))
+        watch = rebase(rules, watch) if now.points >= ACCEPT_POINTS else watch
+        return watch._replace(open=None, lead=None), tuple(changes)
+    return watch._replace(open=now), tuple(changes)
+
+
+def _lead(lead: tuple[int, int] | None, readings: list[Reading], step: int) -> tuple[int, int] | None:
+    """The first and last step of the newest grad-norm excursion."""
+    if any(reading.kind == "leading" for reading in readings):
+        return (lead[0], step) if lead and step - lead[1] <= LEAD_STEPS else (step, step)
+    return lead
+
+
+def _class_of(readings: list[Reading]) -> SpikeClass:
+    kinds = {reading.kind for reading in readings}
+    if "nonfinite" in kinds:
+        return "nonfinite"
+    if "rank" in kinds:
+        return "rank_local"
+    return "persistent" if kinds == {"level"} else "isolated"
+
+
+def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, int] | None) -> Excursion:
+    cls = _class_of(readings)
+    first = min(readings, key=lambda reading: reading.onset or reading.step)
+    onset = first.onset if first.onset is not None else point.step
+    if lead is not None and point.step - lead[1] <= LEAD_STEPS:
+        onset = min(onset, lead[0])
+    loss = next((reading for reading in readings if reading.signal == "loss"), readings[0])
+    rank = next((reading.rank for reading in readings if reading.rank is not None), None)
+    low = min(onset, before + 1)
+    return Excursion(
+        cls, onset, low, point.step, loss.baseline, loss.spread, loss.threshold, tuple(readings), rank=rank,
+        last_bad=point.step,
+    )  # fmt: skip
+
+
+def _promoted(now: Excursion, readings: list[Reading]) -> Excursion:
+    cls = _class_of(readings)
+    if cls == "persistent":  # a raised level is confirmed by its own rule
+        return now
+    if CLASS_RANK[cls] <= CLASS_RANK[now.cls] or (now.cls == "persistent" and cls == "rank_local"):
+        return now
+    rank = next((reading.rank for reading in readings if reading.rank is not None), now.rank)
+    evidence = (*now.evidence, *readings)[-8:]
+    return now._replace(cls=cls, rank=rank, evidence=evidence, confirmed=False)
+
+
+def _extended(now: Excursion, point: Step, seen: list[Reading]) -> Excursion:
+    """The excursion with one more point: is it still bad, how high, how long."""
+    loss, bad = point.loss, bool(seen)
+    if now.cls in ("isolated", "persistent") and loss is not None:
+        bad = loss > _line(now) or any(reading.kind != "level" for reading in seen)
+    peak, peak_step = now.peak, now.peak_step
+    if loss is not None and (peak is None or loss > peak):
+        peak, peak_step = loss, point.step
+    nonfinite = any(reading.kind == "nonfinite" for reading in seen)
+    return now._replace(
+        peak=peak,
+        peak_step=peak_step,
+        points=now.points + 1,
+        quiet=0 if bad else now.quiet + 1,
+        last_bad=point.step if bad else now.last_bad,
+        tail=now.tail if loss is None else (*now.tail[1 - TAIL :], loss),
+        bad_steps=(*now.bad_steps[-15:], point.step) if nonfinite else now.bad_steps,
+        skipped=now.skipped and (point.skipped or not nonfinite),
+    )
+
+
+def _line(now: Excursion) -> float:
+    """Below this a single point counts as back at the old level."""
+    return now.baseline + max(4.0 * now.spread, 0.25 * (now.threshold - now.baseline))
+
+
+def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
+    confirm = policy.spikes.persistent.confirm
+    if now.cls == "nonfinite":
+        skips = policy.spikes.nonfinite.skips
+        recent = [step for step in now.bad_steps if step > point.step - skips.per]
+        return not now.skipped or len(recent) > skips.max
+    if now.cls == "rank_local":
+        return now.points >= confirm.points
+    held = now.points >= confirm.points and point.step - now.onset >= confirm.for_
+    return held and now.quiet < confirm.points and _raised(policy.spikes.persistent, now)
+
+
+def _raised(persistent: Persistent, now: Excursion) -> bool:
+    """Whether the newest half of the points stands above the old level by more than noise and `above`."""
+    recent = now.tail[-max(3, len(now.tail) // 2) :]
+    if not recent:
+        return False
+    margin = max(persistent.confirm.above * abs(now.baseline), 3.0 * now.spread / math.sqrt(len(recent)))
+    return _median(recent) > now.baseline + margin
+
+
+def _over(persistent: Persistent, now: Excursion) -> bool:
+    """Whether the old level is back, or has been given up."""
+    if now.points >= ACCEPT_POINTS:
+        return True
+    if now.evidence[0].kind == "level" and now.cls == "persistent":
+        return len(now.tail) >= 20 and now.quiet >= QUIET_POINTS and not _raised(persistent, now)
+    if now.cls == "persistent" and now.confirmed:
+        return now.quiet >= QUIET_POINTS and not _raised(persistent, now._replace(tail=now.tail[-QUIET_POINTS:]))
+    return now.quiet >= QUIET_POINTS
+
+
+def _median(values: tuple[float, ...]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])

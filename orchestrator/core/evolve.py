@@ -1,0 +1,460 @@
+"""From one fact to the next state. Pure: the same state and fact give the same state, always.
+
+One function a kind of fact; the steps' own road is `_step`, which must stay cheap.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.core.classify import Change, Excursion, observe, resume
+from orchestrator.core.effects import await_effect, check, saved
+from orchestrator.core.facts import (
+    Action, Announced, Checkpoint, Decision, Ended, Eval, Exited, Fact, Launched, Order, Outcome, Step, Supervised, Tick,
+)  # fmt: skip
+from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.state import (
+    STAGE, Attempt, Counts, Entry, History, Incident, IncidentClass, Ordered, Snapshot, State, attempt_of,
+    find, first, move, put,
+)  # fmt: skip
+
+SNAPSHOTS = 64
+EVALS = 400
+START_LIMIT = 600.0  # seconds that imports, compilation and the first step may take, at least
+PACE_FACTOR, PACE_MIN = 10.0, 60.0  # `hang: {after: auto}`: ten times the longest gap seen, never below a minute
+
+
+def evolve(rules: Rules, state: State, fact: Fact) -> State:
+    """The state after one more fact."""
+    return _ROADS[type(fact)](rules, state, fact)
+
+
+def fold(rules: Rules, facts: list[Fact]) -> State:
+    """The state after all facts from the first: how a journal is recovered."""
+    state = first(rules)
+    for fact in facts:
+        state = evolve(rules, state, fact)
+    return state
+
+
+# --- steps -------------------------------------------------------------------------------------------
+
+
+def _step(rules: Rules, state: State, point: Step) -> State:
+    if point.attempt != state.attempt:
+        if point.attempt < state.attempt:
+            return state
+        state = _launched(rules, state, Launched(point.attempt, point.step - 1, "", "", 0, point.time))
+    moved = state.moved
+    if moved is None:
+        moved = point.time
+    elif point.step <= state.step:
+        return state  # a resumed trainer logs a step twice
+    watch, changes = observe(rules, state.watch, point)
+    state = state._replace(
+        watch=watch,
+        step=point.step,
+        frontier=max(state.frontier, point.step),
+        time=max(state.time, point.time),
+        moved=max(point.time, moved),
+        pace=max(state.pace, point.time - moved),
+        history=state.history.add(Entry(point.step, point.lr, point.shards)),
+    )
+    if state.unproved:
+        state = check(rules, state, point)
+    for change in changes:
+        state = _changed(rules, state, point, change)
+    return _probation(rules, state) if state.current is None and state.incidents else state
+
+
+def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
+    """What a change of the open excursion means for its incident."""
+    now = change.excursion
+    known = find(state, state.current)
+    if change.kind == "opened" or known is None:
+        known = _opened(rules, state, now)
+        state = state._replace(current=known.id)
+    cls: IncidentClass = known.cls if known.cls == "repeated" and now.cls == "isolated" else now.cls
+    height = _height(now)
+    minor = cls == "persistent" and height < rules.policy.spikes.persistent.minor.below
+    severity, reason = _severity(rules, now, cls, minor)
+    known = known._replace(
+        cls=cls, severity=severity, reason=reason, onset=min(now.onset, known.onset), height=height, minor=minor,
+        onset_low=min(now.onset_low, known.onset_low), peak=now.peak, peak_step=now.peak_step, rank=now.rank,
+        evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
+        shards=_shards(state, now.onset, point.step),
+    )  # fmt: skip
+    if change.kind == "promoted":
+        known = _staged(known, "promoted")
+    if change.kind == "confirmed" and known.stage == "open":
+        known = _staged(known, "confirmed")
+        state = _want(state, known.id)
+    if change.kind != "closed":
+        return put(state, known)
+    healed = known.stage == "open"
+    known = _staged(known._replace(end=now.last_bad), "back")
+    state = put(state._replace(current=None), known)
+    return _count_event(rules, _want(state, known.id), known) if healed else state
+
+
+def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
+    """A new incident, or the one on probation of the same class, one rung higher."""
+    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls not in _FAILURES), None)
+    if again is not None and now.cls in ("isolated", again.cls):
+        again = again._replace(attempt=state.attempt, onset=now.onset, onset_low=now.onset_low, end=None)
+        return again._replace(detected=now.detected, stage="open", events=again.events + 1, frontier=state.frontier)
+    number = state.incidents[-1].id + 1 if state.incidents else 1
+    return Incident(
+        number, now.cls, "low", state.attempt, now.onset, now.onset_low, now.detected, frontier=state.frontier,
+        baseline=now.baseline, rung=_rung(rules, state, now.cls),
+    )  # fmt: skip
+
+
+def _rung(rules: Rules, state: State, cls: IncidentClass) -> int:
+    """Where the ladder of a class stands: it is forgotten `forget` steps after its last incident."""
+    forget = getattr(getattr(rules.policy.spikes, cls, None), "forget", 0)
+    for incident in reversed(state.incidents):
+        if incident.cls == cls and incident.rung and state.frontier - incident.frontier < forget:
+            return incident.rung
+    return 0
+
+
+def _height(now: Excursion) -> float:
+    if now.cls in ("isolated", "repeated") and now.peak is not None and now.baseline:
+        return (now.peak - now.baseline) / abs(now.baseline)
+    return min(now.height, 1e9)
+
+
+def _severity(rules: Rules, now: Excursion, cls: IncidentClass, minor: bool) -> tuple[Severity, str]:
+    """The policy's base for the class, moved by what was seen, and why."""
+    spikes = rules.policy.spikes
+    base: Severity = getattr(spikes, cls).severity
+    if cls == "persistent":
+        share = f"{100 * now.height:.1f} % above the old level"
+        if not now.confirmed:
+            return "low", f"{share}, not confirmed yet"
+        return (spikes.persistent.minor.severity, f"only {share}") if minor else (base, share)
+    if cls == "nonfinite" and now.skipped and not now.confirmed:
+        return "low", f"{len(now.bad_steps)} update(s) skipped by the trainer, weights finite"
+    if cls == "rank_local":
+        return base, f"rank {now.rank} against its peers"
+    return base, f"peak {100 * _height(now):.1f} % above the old level" if cls != "nonfinite" else "not finite"
+
+
+def _shards(state: State, low: int, high: int) -> tuple[str, ...]:
+    """The shards read in steps low..high, in the order of reading."""
+    entries = state.history.between(low, high)
+    return tuple(dict.fromkeys(shard for entry in entries for shard in entry.shards))
+
+
+def _count_event(rules: Rules, state: State, closed: Incident) -> State:
+    """Enough isolated events within the window are one `repeated` incident, the first event's."""
+    spike = rules.policy.spikes.repeated
+    counts = [(spike.events, spike.within, spike.above)]
+    if spike.burst is not None:
+        counts.append((spike.burst.events, spike.burst.within, spike.burst.above))
+    mine = [i for i in state.incidents if i.cls in ("isolated", "repeated") and i.merged is None]
+    for events, within, above in counts:
+        near = [i for i in mine if i.height >= above and i.frontier > state.frontier - within and not i.live]
+        if closed.cls == "repeated" or closed not in near or sum(i.events for i in near) < events:
+            continue
+        head = near[0]
+        for other in near[1:]:
+            state = put(state, other._replace(merged=head.id))
+            state = state._replace(waiting=tuple(w for w in state.waiting if w != other.id))
+        total, top = sum(i.events for i in near), max(near, key=lambda i: i.height)
+        shards = tuple(s for s in dict.fromkeys(x for i in near for x in i.shards))
+        head = head._replace(
+            cls="repeated", severity=spike.severity, events=total, end=closed.end, peak=top.peak, height=top.height,
+            peak_step=top.peak_step, shards=shards, stage="confirmed", reason=f"{total} events within {within} steps",
+            rung=max(head.rung, _rung(rules, state, "repeated")), frontier=state.frontier,
+        )  # fmt: skip
+        return _want(put(state, head), head.id)
+    return state
+
+
+def _probation(rules: Rules, state: State) -> State:
+    """An answered incident is over once the run has passed where it was detected, with the level held."""
+    for incident in state.incidents[-8:]:
+        if incident.stage != "probation":
+            continue
+        window = rules.policy.spikes.persistent.confirm.for_
+        if state.step >= incident.detected + window:
+            state = put(state, _staged(incident, "held level"))
+    return state
+
+
+# --- the run -----------------------------------------------------------------------------------------
+
+
+def _supervised(rules: Rules, state: State, fact: Supervised) -> State:
+    moved = None if state.moved is None else fact.time  # silence while nobody listened is no hang
+    return state._replace(epoch=fact.epoch, time=fact.time, moved=moved)
+
+
+def _launched(rules: Rules, state: State, fact: Launched) -> State:
+    if fact.attempt <= state.attempt:
+        return state
+    source = next((c for c in state.checkpoints if fact.checkpoint and c.path == fact.checkpoint), None)
+    parent = source.attempt if source else 0
+    snapshot = next(
+        (s for s in reversed(state.snapshots) if source and (s.attempt, s.step) == (source.attempt, source.step)), None
+    )
+    watch = resume(snapshot.watch if snapshot else first(rules).watch if not fact.start_step else state.watch)
+    attempt = Attempt(
+        fact.attempt, fact.start_step, fact.checkpoint, fact.time, fact.host, fact.pid, parent, fact.start_step
+    )
+    left = tuple(
+        a._replace(left=state.step, reached=max(a.reached, state.step)) if a.number == state.attempt else a
+        for a in state.attempts
+    )
+    state = state._replace(
+        watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
+        time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
+        current=None,
+    )  # fmt: skip
+    for incident in state.incidents:
+        if incident.stage == "acting":
+            state = put(state, _staged(incident, "relaunched"))
+        elif incident.stage == "open":
+            state = put(state, incident._replace(end=incident.end or incident.detected, stage="closed"))
+    return move(state, "launched")
+
+
+def _announced(rules: Rules, state: State, fact: Announced) -> State:
+    if fact.attempt > state.attempt:
+        state = _launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
+    return state._replace(
+        total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
+        time=max(state.time, fact.time),
+    )  # fmt: skip
+
+
+def _eval(rules: Rules, state: State, fact: Eval) -> State:
+    return state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
+
+
+def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
+    key = (fact.attempt, fact.step, fact.path)
+    others = tuple(c for c in state.checkpoints if (c.attempt, c.step, c.path) != key and c.path != fact.path)
+    moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
+    state = state._replace(checkpoints=(*others, fact), moved=moved)
+    if fact.state != "saved":
+        return state
+    state = saved(state, fact)
+    if fact.attempt == state.attempt and fact.step == state.step:
+        snapshot = Snapshot(fact.attempt, fact.step, state.watch)
+        state = state._replace(snapshots=(*state.snapshots[1 - SNAPSHOTS :], snapshot))
+    if fact.step > state.counts.progress:
+        fresh = Counts(state.counts.rollbacks, progress=fact.step)
+        keep = rules.policy.limits.relaunches.refill == "never"
+        state = state._replace(counts=fresh._replace(relaunches=state.counts.relaunches) if keep else fresh)
+    return state
+
+
+def _ended(rules: Rules, state: State, fact: Ended) -> State:
+    return _with_attempt(state, fact.attempt, ended=fact)
+
+
+def _exited(rules: Rules, state: State, fact: Exited) -> State:
+    attempt = attempt_of(state, fact.attempt)
+    if attempt is None or attempt.exited is not None:
+        return state
+    state = _with_attempt(state, fact.attempt, exited=fact, reached=state.step)
+    if fact.attempt != state.attempt:
+        return state._replace(time=max(state.time, fact.time))
+    asked = state.status == "stopping"
+    state = move(state._replace(time=max(state.time, fact.time)), "exited")
+    if _complete(state, attempt) and not asked:
+        return move(state, "completed", "the job reached its end")
+    if state.stop:
+        return move(state, "stopped", state.stop)
+    if asked:
+        return state
+    cause = "hang" if state.hung == fact.attempt else fact.cause
+    return _fail(rules, state, cause, fact.why)
+
+
+def _complete(state: State, attempt: Attempt) -> bool:
+    said = attempt.ended is not None and attempt.ended.status == "completed"
+    return said or (state.total is not None and state.step >= state.total)
+
+
+def _with_attempt(state: State, number: int, **what: object) -> State:
+    attempts = tuple(a._replace(**what)  # type: ignore[arg-type]
+        if a.number == number else a for a in state.attempts)
+    return state._replace(attempts=attempts)
+
+
+def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
+    """A failure is an incident of its own; the same one on probation is the same incident."""
+    counts = dict(state.counts.failures)
+    counts[cause] = counts.get(cause, 0) + 1
+    state = state._replace(counts=state.counts._replace(failures=tuple(sorted(counts.items()))))
+    failure = getattr(rules.policy.failures, cause, None)
+    severity: Severity = failure.severity if failure else "high"
+    treated = failure is not None and failure.respond and rules.policy.mode != "observe"
+    again = next((i for i in reversed(state.incidents) if i.cls == cause and i.stage == "probation"), None)
+    number = state.incidents[-1].id + 1 if state.incidents else 1
+    cls: IncidentClass = cause  # type: ignore[assignment]
+    incident = Incident(number, cls, severity, state.attempt, state.step, state.step, state.step)
+    if again is not None:
+        incident = again._replace(attempt=state.attempt, detected=state.step, events=again.events + 1)
+    incident = incident._replace(stage="confirmed", reason=why, frontier=state.frontier, end=None)
+    state = _want(put(state, incident), incident.id)
+    return state if treated or cause == "hang" else move(state, "failed", f"{cause}: {why}")
+
+
+def _hang_at(rules: Rules, state: State) -> float | None:
+    """The moment at which silence becomes a hang."""
+    if state.status != "running" or state.hung == state.attempt:
+        return None
+    after = rules.policy.failures.hang.after
+    attempt = attempt_of(state, state.attempt)
+    if state.moved is None:
+        began = attempt.launched if attempt else state.time
+        return began + max(START_LIMIT, 0.0 if after == "auto" else after)
+    return state.moved + (max(PACE_MIN, PACE_FACTOR * state.pace) if after == "auto" else after)
+
+
+def deadline(rules: Rules, state: State) -> float | None:
+    """When the core wants to be woken by a Tick; None when only facts of their own can change anything."""
+    times = [until for _, until in state.proposed]
+    if (hang := _hang_at(rules, state)) is not None:
+        times.append(hang)
+    return min(times, default=None)
+
+
+def _tick(rules: Rules, state: State, fact: Tick) -> State:
+    hang = _hang_at(rules, state)
+    state = state._replace(time=max(state.time, fact.time))
+    for number, until in state.proposed:
+        if fact.time >= until:
+            state = _waited(rules, state, number)
+    if hang is None or fact.time < hang:
+        return state
+    silent = fact.time - (hang if state.moved is None else state.moved)
+    return _fail(rules, state._replace(hung=state.attempt), "hang", f"no step for {silent:.0f} s after {state.step}")
+
+
+def _order(rules: Rules, state: State, fact: Order) -> State:
+    state = state._replace(time=max(state.time, fact.time))
+    if fact.verb == "stop":
+        return state._replace(stop=f"stopped by {fact.author}" + (f": {fact.why}" if fact.why else ""))
+    if fact.verb == "release":
+        return move(state._replace(stop=""), "released", f"released by {fact.author}: {fact.why}")
+    if fact.verb == "approve":
+        for number, _ in state.proposed:
+            state = _approved(state, number)
+    return state
+
+
+def _approved(state: State, number: int) -> State:
+    """The yes to what was proposed for an incident: it is planned again, to be done."""
+    state = state._replace(
+        proposed=tuple(p for p in state.proposed if p[0] != number), approved=(*state.approved, number)
+    )
+    incident = find(state, number)
+    if incident is None:
+        return state
+    if incident.stage in ("acting", "probation"):
+        incident = incident._replace(stage="confirmed", rung=max(incident.rung - 1, 0))
+    return _want(put(state, incident), number)
+
+
+def _waited(rules: Rules, state: State, number: int) -> State:
+    """Nobody said yes in time."""
+    then = rules.policy.propose.then
+    if then == "act":
+        return _approved(state, number)
+    state = state._replace(proposed=tuple(p for p in state.proposed if p[0] != number))
+    return state._replace(stop="nobody approved the proposed actions in time") if then == "hold" else state
+
+
+# --- decisions and their outcomes --------------------------------------------------------------------
+
+
+def _decision(rules: Rules, state: State, fact: Decision) -> State:
+    applied = fact.mode == "act"
+    ordered = tuple(Ordered(action, applied) for action in fact.actions)
+    state = state._replace(
+        actions=(*state.actions, *ordered)[-200:], decisions=fact.number, time=max(state.time, fact.time),
+        pending=state.pending + (len(ordered) if applied else 0),
+    )  # fmt: skip
+    incident = find(state, fact.incident)
+    if incident is not None:
+        rung = max(incident.rung, fact.rung)
+        incident = _staged(incident._replace(rung=rung, frontier=state.frontier), "decided")
+        if incident.stage == "acting" and not (applied and ordered):
+            incident = _staged(incident, "applied")
+        state = put(state, incident)._replace(waiting=tuple(w for w in state.waiting if w != incident.id))
+    if fact.mode == "propose":
+        return state._replace(proposed=(*state.proposed, (fact.incident, fact.time + rules.policy.propose.wait)))
+    if not applied:
+        return state
+    for action in fact.actions:
+        state = _wished(rules, state, action)
+    return state
+
+
+def _wished(rules: Rules, state: State, action: Action) -> State:
+    levels, counts, verb = state.levels, state.counts, action.verb
+    if verb == "lr":
+        levels = levels._replace(cuts=action.cuts)
+    elif verb == "clip" and action.factor is not None:
+        levels = levels._replace(clip_scale=action.factor)
+    elif verb == "checkpoint":
+        levels = levels._replace(save=levels.save + 1)
+    elif verb == "quarantine":
+        expires = rules.policy.limits.quarantine.expires
+        until = None if expires is None else state.frontier + expires
+        known = {shard for shard, *_ in levels.quarantine}
+        added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
+        levels = levels._replace(quarantine=(*levels.quarantine, *added))
+    elif verb == "rollback":
+        counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
+    elif verb == "relaunch" and action.incident:
+        counts = counts._replace(relaunches=counts.relaunches + 1)
+        dense = rules.policy.checkpoints.after_incident
+        if dense is not None:
+            levels = levels._replace(dense_until=max(levels.dense_until, (action.to_step or 0) + dense.for_))
+    elif verb == "stop":
+        state = move(state, "stop ordered")
+    elif verb == "hold":
+        state = move(state, "held", action.why)
+    return state._replace(levels=levels, counts=counts)
+
+
+def _outcome(rules: Rules, state: State, fact: Outcome) -> State:
+    actions = tuple(
+        o._replace(status=fact.status, detail=fact.detail) if o.action.id == fact.action and o.status == "ordered" else o
+        for o in state.actions
+    )
+    if actions == state.actions:
+        return state
+    pending = sum(1 for o in actions if o.applied and o.status == "ordered")
+    state = state._replace(actions=actions, pending=pending, time=max(state.time, fact.time))
+    if fact.status == "done":
+        state = await_effect(state, fact.action)
+    done = next(o.action for o in actions if o.action.id == fact.action)
+    incident = find(state, done.incident)
+    if incident is None or incident.stage != "acting" or state.status in ("stopping", "relaunching"):
+        return state
+    if any(o.action.incident == incident.id and o.applied and o.status == "ordered" for o in actions):
+        return state
+    return put(state, _staged(incident, "applied"))
+
+
+def _staged(incident: Incident, happened: str) -> Incident:
+    """The stage table."""
+    return incident._replace(stage=STAGE.get((incident.stage, happened), incident.stage))
+
+
+def _want(state: State, number: int) -> State:
+    return state if number in state.waiting else state._replace(waiting=(*state.waiting, number))
+
+
+_FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"})
+_ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
+    Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,
+    Exited: _exited, Tick: _tick, Supervised: _supervised, Order: _order, Decision: _decision, Outcome: _outcome,
+}  # fmt: skip
