@@ -14,7 +14,7 @@ Family = Literal["detectors", "actions", "telemetry", "checkpoints", "launchers"
 def names(family: Family) -> tuple[str, ...]:
     """Every plug-in of a family, sorted."""
     package = importlib.import_module(f"orchestrator.{family}")
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"))
 
 
 def load(family: Family, name: str) -> ModuleType:
