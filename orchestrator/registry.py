@@ -12,9 +12,9 @@ Family = Literal["detectors", "actions", "telemetry", "checkpoints", "launchers"
 
 
 def names(family: Family) -> tuple[str, ...]:
-    """Every plug-in of a family, sorted."""
+    """Every plug-in of a family, sorted; modules that begin with an underscore are what plug-ins share."""
     package = importlib.import_module(f"orchestrator.{family}")
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")))
 
 
 def load(family: Family, name: str) -> ModuleType:
