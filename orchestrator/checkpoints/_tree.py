@@ -23,6 +23,10 @@ class Entry(NamedTuple):
     files: Files
     folder: bool = True
 
+    def at(self, name: str) -> str:
+        """The whole path of one of its files."""
+        return f"{self.path if self.folder else self.path.rpartition('/')[0]}/{name}"
+
 
 def is_local(fs: AbstractFileSystem) -> bool:
     """Whether paths are the operating system's own: a local disk or a mounted, shared one."""
@@ -48,19 +52,29 @@ def entries(fs: AbstractFileSystem, root: str, name: re.Pattern[str]) -> list[En
     return sorted(found, key=lambda entry: (entry.step, entry.name))
 
 
-def files_of(fs: AbstractFileSystem, path: str) -> Files:
-    """The files of one checkpoint, a folder or a single file; empty when it is gone."""
+def held(fs: AbstractFileSystem, path: str) -> Entry:
+    """What one checkpoint holds: a folder, one file, or the files of all ranks (`{rank}` in its name)."""
     path = bare(fs, path)
+    base, _, name = path.rpartition("/")
+    if "{rank}" in name:
+        return Entry(0, name, path, _rank_files(fs, base, name), folder=False)
     if not is_local(fs):
         fs.invalidate_cache(path)
         below = fs.find(path, detail=True)
-        return {str(p)[len(path) + 1 :] or path.rsplit("/", 1)[-1]: int(info["size"]) for p, info in below.items()}
+        files = {str(p)[len(path) + 1 :]: int(info["size"]) for p, info in below.items()}
+        return Entry(0, name, path, {name: files[""]}, folder=False) if "" in files else Entry(0, name, path, files)
     try:
-        return _walk(path)
+        return Entry(0, name, path, _walk(path))
     except NotADirectoryError:
-        return {os.path.basename(path): os.stat(path).st_size}
+        return Entry(0, name, path, {name: os.stat(path).st_size}, folder=False)
     except FileNotFoundError:
-        return {}
+        return Entry(0, name, path, {})
+
+
+def _rank_files(fs: AbstractFileSystem, base: str, name: str) -> Files:
+    before, _, after = name.partition("{rank}")
+    family = re.compile(rf"{re.escape(before)}\d+{re.escape(after)}")
+    return {entry.name: entry.files[entry.name] for entry in entries(fs, base, family) if not entry.folder}
 
 
 def _wanted(entry_name: str, name: re.Pattern[str]) -> bool:
