@@ -1,0 +1,54 @@
+"""`attach`: the one call by which a training process joins its supervisor."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from orchestrator import wire
+from orchestrator.training.run import Run
+from orchestrator.training.shield import Shield
+
+__all__ = ["Run", "attach"]
+
+
+def attach(
+    optimizer: Any, model: Any = None, *, total: int | None = None, shards_total: int | None = None, guard: bool = True
+) -> Run:
+    """Join this process to the supervisor that started it; without one, return a `Run` that does nothing.
+
+    `optimizer` is one optimizer or several; they share one gradient norm. `model` lets checkpoints say whether
+    the weights are finite. `total` is the last step of a loop that does not go through `Run.steps`; `shards_total`
+    is how many shards the data set has, for limits on leaving some out.
+    `guard` off never skips an update; on an accelerator the guard costs one synchronisation a step.
+    Every rank of a job calls it. It never raises for a fault of ours: the process then trains on its own.
+    """
+    if not os.environ.get(wire.RUN_DIR) or _in_loader_worker():
+        return Run()
+    return Shield().run("attach", _join, optimizer, model, (total, shards_total), guard) or Run()
+
+
+def _join(optimizer: Any, model: Any, sizes: tuple[int | None, int | None], guard: bool) -> Run:
+    # Here, not above: without a supervisor no process pays for torch.
+    from orchestrator.training.live import Live, Sizes
+    from orchestrator.training.meeting import Place, claim
+
+    place = Place(Path(os.environ[wire.RUN_DIR]), int(os.environ.get(wire.ATTEMPT, "1")), _rank())
+    if not claim(place):
+        return Run()
+    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
+    return Live(place, optimizers, model, guard, Sizes(*sizes))
+
+
+def _rank() -> int:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    return int(os.environ.get("RANK", "0"))
+
+
+def _in_loader_worker() -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None

@@ -1,0 +1,238 @@
+"""A supervised run: the parts of the hook put together around the trainer's steps."""
+
+import atexit
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+
+from orchestrator import wire
+from orchestrator.core.schedule import lr_scale
+from orchestrator.training import saving
+from orchestrator.training.cadence import Cadence
+from orchestrator.training.guard import Guard
+from orchestrator.training.inbox import Inbox
+from orchestrator.training.meeting import Place, Terms, meet
+from orchestrator.training.orders import NOW, SAVE, Desk, Orders
+from orchestrator.training.ranks import Link, Shards
+from orchestrator.training.run import Batch, Run
+from orchestrator.training.shield import Shield, warn
+from orchestrator.training.solo import Solo, number
+from orchestrator.training.stream import Stream
+from orchestrator.training.team import Team
+
+CHECKPOINTS = "ORCHESTRATE_CHECKPOINTS"
+
+
+class Sizes(NamedTuple):
+    """How large the run is, where the trainer tells: its steps, and the shards of its data."""
+
+    total: int | None = None
+    shards: int | None = None
+
+
+class Live(Run):
+    """The run of a process that has a supervisor; what a trainer calls is described at `Run`."""
+
+    def __init__(self, place: Place, optimizers: Sequence[Optimizer], model: Any, check: bool, sizes: Sizes) -> None:
+        self._place, self._optimizers, self._model = place, optimizers, model
+        self.quarantine = _quarantine()
+        self._total, self._shards_total = sizes
+        self._shield = Shield()
+        self._stream = Stream(wire.telemetry_file(place.run_dir, place.attempt, place.rank))
+        self._guard = Guard(optimizers, self._shield, check, self._join)
+        self._cadence = Cadence(None)
+        self._voice: Solo | Team | None = None
+        self._terms = Terms()
+        self._start, self._last = 0, 0
+        self._announced = self._ended = self._leaving = False
+        if dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            self._join()
+        atexit.register(self._at_exit)
+
+    # Joining waits for the job's process group; every rank gets there at the same call.
+
+    def _join(self) -> None:
+        if self._voice is None:
+            self._terms = self._shield.run("start", meet, self._place) or Terms()
+            self._guard.follow(self._terms.policy)
+            self._cadence = Cadence(self._terms.policy)
+            self._voice = self._speak()
+            self._begin(self._start)
+
+    def _speak(self) -> Solo | Team:
+        desk = None
+        if self._place.rank == 0:
+            inbox = Inbox(self._place.folder / wire.DIRECTIVE, self._place.attempt, self._terms.directive)
+            desk = Desk(inbox, self._cadence)
+        device = next(p.device for o in self._optimizers for g in o.param_groups for p in g["params"])
+        if self._terms.world == 1 and device.type == "cpu" and desk is not None:
+            return Solo(self._shield, self._stream, desk)
+        shards = Shards(self._place.run_dir, self._place.attempt)
+        link = Link(self._place.rank, self._terms.world, device if _on_device() else torch.device("cpu"))
+        return Team(self._shield, self._stream, desk, link, shards)
+
+    def _begin(self, step: int) -> None:
+        self._start = self._last = step
+        self._cadence.begin(step)
+        first = self._terms.directive
+        scale = lr_scale(first.cuts, step + 1)
+        self._guard.arm(step + 1, scale, first.clip_scale)
+        if self._voice is not None:
+            self._voice.obeyed = Orders(scale, first.clip_scale)
+
+    # What the trainer calls.
+
+    def restore(self, state: dict[str, Any]) -> int:
+        self._join()
+        path = os.environ.get(wire.RESUME, "")
+        step = saving.read(Path(path), state) if path else 0
+        self._guard.take()
+        self._begin(step)
+        return step
+
+    def steps(self, loader: Iterable[Batch], start: int = 0, total: int | None = None) -> Iterator[tuple[int, Batch]]:
+        self._join()
+        self._total = self._total if total is None else total
+        self._begin(start)
+        self._announce(start)
+        over = False
+        try:
+            yield from super().steps(loader, start, total)
+            over = total is None
+        finally:
+            self._close(over)
+
+    def step(self, step: int, *, loss: Any = None, shards: Sequence[str] = (), **fields: Any) -> None:
+        if self._voice is None:
+            self._join()
+        if not self._announced:
+            self._announce(step - 1)
+        self._last = step
+        orders = self._voice.report(step, loss, shards, fields, self._guard.take())  # type: ignore[union-attr]
+        self._guard.arm(step + 1, orders.scale, orders.clip_scale)
+        self._obey(orders)
+
+    def eval(self, step: int, **values: Any) -> None:
+        if self._place.rank == 0:
+            self._shield.run("evaluations", self._tell_values, step, values)
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        self._join()
+        path = _root(self._place.run_dir) / f"step-{step}"
+        self._tell(step, path, "started")
+        began = time.monotonic()
+        finite = self._finite()
+        if self._shield.run(f"checkpoint of step {step}", self._write, step, path, state, finite):
+            self._kept(step, path, finite, time.monotonic() - began)
+        else:
+            self._tell(step, path, "failed")
+        self._leave()
+
+    def saved(self, step: int, path: str | Path) -> None:
+        self._join()
+        self._kept(step, Path(path), self._finite(), None)
+        self._leave()
+
+    # Orders.
+
+    def _obey(self, orders: Orders) -> None:
+        self._leave()  # the last checkpoint was due at the step before
+        self.checkpoint_due = orders.due
+        if orders.stop == NOW:
+            self.stop_requested, self.checkpoint_due = True, False
+        elif orders.stop == SAVE and not self.stop_requested:
+            self.checkpoint_due = self._leaving = True
+
+    def _leave(self) -> None:
+        if self._leaving:
+            self.stop_requested = True
+            self.checkpoint_due = False
+
+    # Checkpoints.
+
+    def _write(self, step: int, path: Path, state: dict[str, Any], finite: bool | None) -> bool:
+        marker = {"step": step, "attempt": self._place.attempt, "world_size": self._terms.world}
+        if finite is not None:
+            marker["finite"] = finite
+        try:
+            saving.write(path, state, marker)
+        except saving.Failed as error:
+            warn(f"the checkpoint of step {step} could not be written ({_reason(error)}); training goes on")
+            return False
+        return True
+
+    def _kept(self, step: int, path: Path, finite: bool | None, cost: float | None) -> None:
+        self._cadence.saved(step, cost)
+        extra: dict[str, Any] = {} if finite is None else {"finite": finite}
+        if cost is not None:
+            extra["seconds"] = round(cost, 3)
+        self._tell(step, path, "saved", **extra)
+
+    def _finite(self) -> bool | None:
+        return None if self._model is None else self._shield.run("check of the weights", saving.finite, self._model)
+
+    # Telemetry.
+
+    def _tell(self, step: int, path: Path, state: str, **extra: Any) -> None:
+        if self._place.rank == 0:
+            message = {"type": "checkpoint", "step": step, "path": str(path), "state": state, "time": time.time()}
+            self._stream.send({**message, **extra})
+
+    def _tell_values(self, step: int, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            loss = number(value)
+            self._stream.send({"type": "eval", "step": step, "name": name, "loss": loss, "time": time.time()})
+
+    def _announce(self, start: int) -> None:
+        self._announced = True
+        if self._place.rank:
+            return
+        message = {
+            "type": "run", "schema": wire.SCHEMA, "attempt": self._place.attempt, "world_size": self._terms.world,
+            "start_step": start, "total_steps": self._total, "shards_total": self._shards_total,
+            "hosts": list(self._terms.hosts), "hook": True, "time": time.time(),
+        }  # fmt: skip
+        self._stream.send({key: value for key, value in message.items() if value is not None})
+
+    def _close(self, over: bool) -> None:
+        if self._ended or not self._announced or self._voice is None:
+            return
+        completed = over or (self._total is not None and self._last >= self._total)
+        self._shield.run("telemetry", self._voice.flush)
+        if (completed or self.stop_requested) and self._place.rank == 0:
+            self._ended = True
+            status = "completed" if completed else "stopped"
+            self._stream.send({"type": "end", "step": self._last, "status": status, "time": time.time()})
+
+    def _at_exit(self) -> None:
+        self._shield.run("end", self._close, False)
+
+
+def _root(run_dir: Path) -> Path:
+    return Path(os.environ.get(CHECKPOINTS) or run_dir / "checkpoints")
+
+
+def _quarantine() -> frozenset[str]:
+    path = os.environ.get(wire.QUARANTINE)
+    if not path or not os.path.exists(path):
+        return frozenset()
+    return frozenset(wire.quarantine_shards(Path(path).read_text(encoding="utf-8")))
+
+
+def _on_device() -> bool:
+    """Whether the exchange has to happen in the accelerator's memory: the group has no backend for the CPU's."""
+    return not dist.is_initialized() or "gloo" not in str(dist.get_backend_config(dist.group.WORLD)).lower()
+
+
+def _reason(error: BaseException) -> str:
+    failures = getattr(error, "failures", None)
+    if not failures:
+        return str(error)
+    rank, (cause, _) = next(iter(failures.items()))
+    return f"rank {rank}: {cause}"

@@ -1,0 +1,211 @@
+"""One small all-gather a step: losses and shard hashes come in, rank 0's directives go out.
+
+A row is float64; a shard's hash has 52 bits, so it survives the trip exactly. On an accelerator nothing is
+waited for: what a step sends is read when the next one comes.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from orchestrator import wire
+
+SLOTS = 8  # shard hashes a rank can send a step
+SHOWN = 64  # ranks whose values are listed one by one
+ODD_MADS, ODD_MOST = 8.0, 16  # a summary names ranks farther than this from the median, the worst first
+LOOKUPS = 16  # side files read a step
+WIDTH = 9 + SLOTS
+HAS_LOSS, HAS_NORM, SKIPPED = 1, 2, 4
+LOSS, NORM = 1, 2
+
+
+class Row(NamedTuple):
+    """One rank's part of the exchange; of the last four only rank 0's count."""
+
+    flags: int = 0
+    loss: float = 0.0
+    norm: float = 0.0
+    nonfinite: int = 0
+    shards: int = 0
+    hashes: tuple[int, ...] = ()
+    scale: float = 1.0
+    clip_scale: float = 1.0
+    due: int = 0
+    stop: int = 0
+
+    def packed(self) -> list[float]:
+        """The row as WIDTH numbers."""
+        pad = (0,) * (SLOTS - len(self.hashes))
+        head = (self.flags, self.loss, self.norm, self.nonfinite, self.shards)
+        return [*head, *self.hashes, *pad, self.scale, self.clip_scale, self.due, self.stop]
+
+    @classmethod
+    def unpacked(cls, values: list[float]) -> "Row":
+        """
+        >>> row = Row(1, 2.5, hashes=(7, 8), shards=2, scale=0.5, stop=1)
+        >>> Row.unpacked(row.packed()) == row
+        True
+        """
+        flags, loss, norm, bad, shards = values[:5]
+        kept = tuple(int(value) for value in values[5 : 5 + min(int(shards), SLOTS)])
+        scale, clip_scale, due, stop = values[-4:]
+        return cls(int(flags), loss, norm, int(bad), int(shards), kept, scale, clip_scale, int(due), int(stop))
+
+
+def hash_of(shard: str) -> int:
+    """A stable 52-bit hash of a shard's name."""
+    return int.from_bytes(hashlib.blake2b(shard.encode(), digest_size=7).digest(), "big") >> 4
+
+
+class Link:
+    """The exchange over the job's own process group; alone it only carries values off the device."""
+
+    def __init__(self, rank: int, world: int, device: torch.device) -> None:
+        self.late = device.type != "cpu"
+        self.rank, self._world, self._device = rank, world, device
+        self._sent: tuple[Any, Tensor, Any] | None = None
+
+    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any) -> tuple[Any, Tensor] | None:
+        """Send this rank's row; get a ticket back with the rows of all ranks, shape (ranks, WIDTH), on the CPU.
+
+        `loss` and `norm`, where they are tensors, are filled into the row on the device. On an accelerator the
+        ticket is the one of the step before, None at the first.
+        """
+        own = torch.tensor(row.packed(), dtype=torch.float64)
+        if not self.late:
+            return ticket, self._gather(own)
+        own = own.pin_memory().to(self._device, non_blocking=True)
+        for slot, value in ((LOSS, loss), (NORM, norm)):
+            if isinstance(value, Tensor):
+                own[slot] = value.detach().to(torch.float64)
+        gathered = self._gather(own)
+        here = torch.empty(gathered.shape, dtype=torch.float64, pin_memory=True)
+        here.copy_(gathered, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        back = self.flush()
+        self._sent = (ticket, here, event)
+        return back
+
+    def flush(self) -> tuple[Any, Tensor] | None:
+        """What was sent and not yet read, waiting for it; None when there is nothing."""
+        if self._sent is None:
+            return None
+        ticket, here, event = self._sent
+        self._sent = None
+        event.synchronize()
+        return ticket, here
+
+    def _gather(self, own: Tensor) -> Tensor:
+        if self._world == 1:
+            return own.view(1, WIDTH)
+        rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=own.device)
+        dist.all_gather_into_tensor(rows, own)
+        return rows.view(self._world, WIDTH)
+
+
+class Shards:
+    """Names behind hashes. A rank writes a name to its own file before it sends the hash for the first time."""
+
+    def __init__(self, run_dir: Path, attempt: int) -> None:
+        self._run_dir, self._attempt = run_dir, attempt
+        self._names: dict[int, str] = {}
+        self._hashes: dict[str, int] = {}
+        self._read: dict[int, int] = {}
+
+    def new(self, shards: list[str]) -> list[tuple[int, str]]:
+        """The names not met before, with their hashes; they are known from now on."""
+        fresh = []
+        for shard in shards:
+            if shard not in self._hashes:
+                number = self._hashes[shard] = hash_of(shard)
+                self._names[number] = shard
+                fresh.append((number, shard))
+        return fresh
+
+    def hashes(self, shards: list[str]) -> tuple[int, ...]:
+        """The hashes of the first SLOTS of a batch's shards, all met before."""
+        return tuple(self._hashes[shard] for shard in shards[:SLOTS])
+
+    def names(self, rows: Tensor) -> tuple[list[str], int]:
+        """The union of the shards of all ranks, in the order of the ranks, and how many could not be named."""
+        counts = rows[:, 4]
+        more = int((counts - SLOTS).clamp(min=0).sum())
+        found: dict[str, None] = {}
+        lookups = 0
+        table, wide = rows[:, 5 : 5 + SLOTS], int(counts.max().clamp(max=SLOTS))
+        for number, rank in _first_ranks(table[:, :wide]):
+            if number not in self._names and lookups < LOOKUPS:
+                lookups += 1
+                self._look_up(rank)
+            if number in self._names:
+                found[self._names[number]] = None
+            else:
+                more += 1
+        return list(found), more
+
+    def _look_up(self, rank: int) -> None:
+        path = wire.telemetry_file(self._run_dir, self._attempt, rank)
+        try:
+            with open(path, "rb") as file:
+                file.seek(self._read.get(rank, 0))
+                text = file.read()
+        except OSError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read[rank] = self._read.get(rank, 0) + len(whole)
+        for line in whole.splitlines():
+            if b'"shard"' in line:
+                message = json.loads(line)
+                self._names[int(message["hash"])] = message["name"]
+
+
+def _first_ranks(table: Tensor) -> list[tuple[int, int]]:
+    if not table.shape[1]:
+        return []
+    if table.shape[0] <= SHOWN:
+        rows = table.tolist()
+        first: dict[int, int] = {}
+        for rank, row in enumerate(rows):
+            for number in row:
+                if number:
+                    first.setdefault(int(number), rank)
+        return list(first.items())
+    values, inverse = torch.unique(table, return_inverse=True)
+    ranks = torch.arange(table.shape[0]).unsqueeze(1).expand_as(table)
+    lowest = torch.full(values.shape, table.shape[0]).scatter_reduce_(0, inverse.flatten(), ranks.flatten(), "amin")
+    pairs = zip(values.tolist(), lowest.tolist(), strict=True)
+    return sorted(((int(number), rank) for number, rank in pairs if number), key=lambda pair: pair[1])
+
+
+def block(values: Tensor, given: Tensor) -> Any:
+    """One quantity of all ranks, shape (ranks,), for the wire: a list, or for many ranks a summary.
+
+    `given` tells which ranks have a value. The summary holds the median, the median absolute deviation, and the
+    odd ranks by number: those far from the median and those not finite. Medians are the lower of two.
+    """
+    if values.shape[0] <= SHOWN:
+        return [value if has else None for value, has in zip(values.tolist(), given.tolist(), strict=True)]
+    finite = given & torch.isfinite(values)
+    good = values[finite]
+    odd = {str(rank): float(values[rank]) for rank in _first(torch.nonzero(given & ~finite).flatten())}
+    if not len(good):
+        return {"odd": odd}
+    median = good.median()
+    off = (values - median).abs().masked_fill_(~finite, 0.0)
+    mad = (good - median).abs().median()
+    far = torch.nonzero(off > torch.clamp(ODD_MADS * mad, min=1e-9)).flatten()
+    if len(far) > ODD_MOST:
+        far = far[off[far].topk(ODD_MOST).indices]
+    odd.update({str(rank): float(values[rank]) for rank in far.tolist()})
+    return {"median": float(median), "mad": float(mad), "odd": odd}
+
+
+def _first(ranks: Tensor) -> list[int]:
+    listed: list[int] = ranks[:ODD_MOST].tolist()
+    return listed

@@ -1,0 +1,127 @@
+"""Telemetry and orders of a job of many ranks, or of one on an accelerator: what goes through the exchange."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orchestrator.training.guard import Report
+from orchestrator.training.orders import Desk, Orders
+from orchestrator.training.ranks import HAS_LOSS, HAS_NORM, LOSS, NORM, SHOWN, SKIPPED, Link, Row, Shards, block
+from orchestrator.training.shield import Shield
+from orchestrator.training.solo import number
+from orchestrator.training.stream import Record, Stream, Writer
+
+# Parts whose failure on one rank must be shared: updates have to stay the same on all.
+SHARED = {"learning rate": 8, "gradient guard": 16}
+
+
+class Team:
+    """Every rank sends a row a step and obeys rank 0's; rank 0 writes, the others only what is exceptional."""
+
+    def __init__(self, shield: Shield, stream: Stream, desk: Desk | None, link: Link, shards: Shards) -> None:
+        self._shield, self._stream, self._desk, self._link, self._shards = shield, stream, desk, link, shards
+        self._writer = Writer()
+        self._own = self.obeyed = Orders()
+
+    def report(self, step: int, loss: Any, shards: Sequence[str], fields: dict[str, Any], done: Report) -> Orders:
+        """Exchange this step's row, write what came back, and return what rank 0 orders.
+
+        On an accelerator that is the record of the step before, and the orders it carried.
+        """
+        self._decide(step, fields)
+        record = Record(
+            step, time.time(), None, None, done.lrs, done.clip, done.nonfinite, done.skipped, shards, fields
+        )
+        row = self._shield.run("telemetry", self._row, record, loss, done.grad_norm) or Row()
+        row = row._replace(flags=row.flags | self._broken(), **self._own._asdict())
+        arrived = self._shield.run("exchange between ranks", self._link.exchange, record, row, loss, done.grad_norm)
+        if arrived is not None:
+            self._take(*arrived)
+        else:
+            self.obeyed = self.obeyed._replace(due=False)
+        return self.obeyed
+
+    def flush(self) -> None:
+        """Write what was sent and not read yet."""
+        arrived = self._link.flush()
+        if arrived is not None:
+            self._take(*arrived)
+
+    def _decide(self, step: int, fields: dict[str, Any]) -> None:
+        if self._desk is None:
+            return
+        ahead = 1 if self._link.late else 0
+        orders = self._shield.run("directives", self._desk.orders, step, ahead, fields.get("tokens") or 0)
+        self._own = orders or self._own._replace(due=False)
+
+    def _row(self, record: Record, loss: Any, norm: Any) -> Row:
+        names = list(record.shards)
+        for shard_hash, name in self._shards.new(names):
+            if self._desk is None:
+                self._stream.send({"type": "shard", "hash": shard_hash, "name": name})
+        flags = HAS_LOSS * (loss is not None) | HAS_NORM * (norm is not None) | SKIPPED * record.skipped
+        return Row(flags, self._here(loss), self._here(norm), record.nonfinite, len(names), self._shards.hashes(names))
+
+    def _here(self, value: Any) -> float:
+        if self._link.late and isinstance(value, Tensor):
+            return 0.0  # the link fills it in on the device
+        return number(value) or 0.0
+
+    def _broken(self) -> int:
+        return sum(bit for part, bit in SHARED.items() if part in self._shield.asleep)
+
+    def _take(self, record: Record, rows: Tensor) -> None:
+        first = Row.unpacked(rows[0].tolist())
+        self.obeyed = Orders(first.scale, first.clip_scale, bool(first.due), first.stop)
+        flags = rows[:, 0].to(torch.int64)
+        for part, bit in SHARED.items():
+            if (flags & bit).any():
+                self._shield.asleep.add(part)
+        if self._desk is not None:
+            self._shield.run("telemetry", self._write, record, rows, flags)
+        else:
+            self._shield.run("telemetry", self._write_exceptional, record, rows)
+
+    def _write(self, record: Record, rows: Tensor, flags: Tensor) -> None:
+        losses, norms = rows[:, LOSS], rows[:, NORM]
+        given, normed = (flags & HAS_LOSS) > 0, (flags & HAS_NORM) > 0
+        names, more = self._shards.names(rows)
+        fields = {**record.fields, "shards_more": more} if more else record.fields
+        record = record._replace(
+            loss=losses[given].mean().item() if given.any() else None,
+            grad_norm=_norm_of(norms[normed]),
+            nonfinite=int(rows[:, 3].max()),
+            skipped=bool((flags & SKIPPED).any()),
+            shards=names,
+            fields=fields,
+            ranks=_ranks(losses, given, norms, normed),
+        )
+        self._stream.line(self._writer.line(record))
+
+    def _write_exceptional(self, record: Record, rows: Tensor) -> None:
+        own = rows[self._link.rank]
+        if record.nonfinite or not torch.isfinite(own[LOSS : NORM + 1]).all():
+            loss, norm = own[LOSS].item(), own[NORM].item()
+            self._stream.line(self._writer.line(record._replace(loss=loss, grad_norm=norm)))
+
+
+def _norm_of(norms: Tensor) -> float | None:
+    if not len(norms):
+        return None
+    bad = norms[~torch.isfinite(norms)]
+    return (bad if len(bad) else norms)[0].item()
+
+
+def _ranks(losses: Tensor, given: Tensor, norms: Tensor, normed: Tensor) -> dict[str, Any] | None:
+    if len(losses) == 1:
+        return None
+    shown: dict[str, Any] = {"n": len(losses)} if len(losses) > SHOWN else {}
+    if given.any():
+        shown["loss"] = block(losses, given)
+    # Replicated training has one norm; ranks that disagree about it are worth showing.
+    if normed.any() and not torch.allclose(norms[normed], norms[normed][0], rtol=1e-6, atol=0.0, equal_nan=True):
+        shown["grad_norm"] = block(norms, normed)
+    return shown
