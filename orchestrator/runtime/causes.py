@@ -1,0 +1,73 @@
+"""Why an attempt ended, from its exit record, the launcher's error file and the end of its output.
+
+A launcher's own exit code says nothing about its workers (torchrun ends with 1 whatever they did), so
+words come first, codes last.
+"""
+
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.facts import Cause
+from orchestrator.wire import read_json
+
+TAIL = 64 * 1024
+_WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    ("oom", re.compile(r"CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|oom-kill", re.I)),
+    ("disk_full", re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.I)),
+    ("numeric", re.compile(r"loss scale (?:is )?(?:already )?at (?:its )?minimum|found NaN in local grad norm", re.I)),
+)
+_IMPORT = re.compile(r"^(?:\[rank\d+\]:\s*)?(ModuleNotFoundError|ImportError|SyntaxError): .*$", re.M)
+_NO_FILE = re.compile(r"can't open file '[^']*': .*$", re.M)
+_ERROR = re.compile(r"^(?:\[rank\d+\]:\s*)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)$", re.M)
+
+
+def cause_of(record: dict[str, Any], output: Path, error: Path, stepped: bool) -> tuple[Cause, str]:
+    """The cause and, in words, why; `stepped` tells whether the attempt ever took a step."""
+    if record.get("spawn"):
+        return "command", f"the command cannot be started: {record['spawn']}"
+    text = _tail(output)
+    message = _message(error) or _last_error(text)
+    for cause, words in _WORDS:
+        if (found := words.search(text)) is not None:
+            return cause, message or found[0]
+    if not stepped and (found := _IMPORT.search(text) or _NO_FILE.search(text)):
+        return "command", found[0]
+    how = _how(record)
+    return "crash", f"{message} ({how})" if message else how
+
+
+def _how(record: dict[str, Any]) -> str:
+    if record.get("signal"):
+        try:
+            return f"killed by {signal.Signals(record['signal']).name}"
+        except ValueError:
+            return f"killed by signal {record['signal']}"
+    if record.get("code") is None:
+        return str(record.get("why", "its keeper was killed and left no exit record"))
+    return f"exit code {record['code']}"
+
+
+def _tail(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(path.stat().st_size - TAIL, 0))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _message(path: Path) -> str:
+    """The first failing rank's own message, as torchrun's error file holds it."""
+    body = read_json(path)
+    try:
+        message = body["message"]
+        return str(message["message"] if isinstance(message, dict) else message).strip().splitlines()[-1]
+    except (KeyError, TypeError, IndexError):
+        return ""
+
+
+def _last_error(text: str) -> str:
+    found = [line for line in _ERROR.findall(text) if "ChildFailedError" not in line]
+    return found[-1].strip()[:500] if found else ""

@@ -1,0 +1,49 @@
+"""An operator's word, as a file in the run directory; its author is the owner of the file."""
+
+import contextlib
+import json
+import os
+import pwd
+import time
+import uuid
+from pathlib import Path
+
+from orchestrator.config import RunDir
+from orchestrator.core.facts import Order
+from orchestrator.errors import RunDirError
+from orchestrator.wire import write_json
+
+
+def give(run: RunDir, verb: str, why: str = "", value: float | None = None) -> None:
+    """Leave an order for the run's supervisor."""
+    try:
+        run.orders.mkdir(exist_ok=True)
+        name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
+        write_json(run.orders / name, {"verb": verb, "why": why, "value": value})
+    except OSError as error:
+        raise RunDirError(f"{run.path}: the order cannot be left there: {error.strerror}") from error
+
+
+def take(run: RunDir, now: float) -> list[tuple[Path, Order]]:
+    """The orders that wait, oldest first; the caller removes each file once its fact is journaled."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for path in sorted(run.orders.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                body = json.loads(path.read_text(encoding="utf-8"))
+                value = None if body.get("value") is None else float(body["value"])
+                author = _name(path.stat().st_uid)
+                found.append((path, Order(str(body["verb"]), author, now, str(body.get("why", "")), value)))
+    return found
+
+
+def me() -> str:
+    """Who speaks at this terminal."""
+    return _name(os.getuid())
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,194 @@
+"""The supervisor: one queue, one loop. Sources put facts on it, the loop journals, decides and hands on.
+
+    fact -> journal -> decide -> journal (the decision) -> actuator -> outcome, again a fact
+
+Nothing here decides. A crash at any point is recovered by folding the journal: recorded decisions are
+trusted, what has no outcome is applied again, what was not decided yet is decided now.
+"""
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias
+
+from orchestrator import __version__
+from orchestrator.config import Config, RunDir, redacted
+from orchestrator.core import decide as core
+from orchestrator.core.evolve import deadline, evolve
+from orchestrator.core.facts import Fact, Launched, Order, Supervised, Tick
+from orchestrator.core.policy import Rules
+from orchestrator.core.state import FINAL, State, first
+from orchestrator.runtime import orders
+from orchestrator.runtime.actuator import Actuator
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.watch import Watch
+from orchestrator.runtime.world import JobWorld
+from orchestrator.store.journal import Journal, Record
+from orchestrator.store.policy_text import Loaded, yaml_dump
+
+SECOND_THOUGHT = 3.0  # seconds between the first Ctrl-C and the leaving
+BEAT = 0.2  # seconds the loop waits at most: orders and the heartbeat are looked after in between
+Item: TypeAlias = Record | Exception
+Listener: TypeAlias = Callable[[State, Fact], None]
+
+
+class Detached(Exception):  # noqa: N818  (no error: the person asked for it)
+    """The supervisor was asked to leave the job running."""
+
+
+class Supervisor:
+    """One run's supervisor, from taking the lease to the final status."""
+
+    def __init__(self, config: Config, run: RunDir, loaded: Loaded, rules: Rules, listen: Listener) -> None:
+        self._config, self._run, self._rules, self._listen = config, run, rules, listen
+        self._queue: queue.Queue[Item] = queue.Queue()
+        self._lease = Lease(run)
+        wall, mono = time.time(), time.monotonic()
+        self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
+        self._world = JobWorld(config, run, rules.policy, lambda fact: self._queue.put(Record(fact)), self._clock)
+        self._world.epoch = self._lease.epoch
+        self._journal = Journal(run.journal, _header(config, loaded))
+        self._policy = loaded
+        self._actuator = Actuator(
+            self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
+        )
+        self._watches: dict[int, Watch] = {}
+        self._signals: list[str] = []
+        self._detach_at: float | None = None
+        self.state = first(rules)
+
+    def run(self) -> State:
+        """Supervise until the run has a final status; raises Detached after a Ctrl-C without a second one."""
+        self._recover()
+        self._actuator.start()
+        old = [(number, signal.signal(number, self._signal)) for number in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            self._take_up()
+            while self.state.status not in FINAL or self.state.pending:
+                self._look_around()
+                self._work(self._next())
+            return self.state
+        finally:
+            for number, handler in old:
+                signal.signal(number, handler)
+            self._close()
+
+    # --- recovery -------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Fold the journal; the past is not decided again."""
+        for record in self._journal.recovered:
+            self.state = evolve(self._rules, self.state, record.fact)
+
+    def _take_up(self) -> None:
+        """Join the run where it stands: watch what runs, apply what was decided, decide what was not."""
+        state = self.state
+        for attempt in state.attempts:
+            if attempt.exited is None:
+                self._watch(attempt.number)
+        self._set_levels()
+        self._work(Record(Supervised(self._lease.epoch, self._clock(), self._policy.digest, __version__)))
+        for ordered in state.actions:
+            if ordered.applied and ordered.status == "ordered":
+                self._actuator.order(ordered.action)
+
+    def _watch(self, attempt: int) -> None:
+        offset = 0
+        for record in self._journal.recovered:
+            if record.at is not None and getattr(record.fact, "attempt", 0) == attempt:
+                offset = max(offset, record.at.offset)
+        options = {"telemetry": self._config.telemetry, "checkpoints": self._config.checkpoints}
+        watch = Watch(self._run.attempt(attempt), attempt, offset, self._queue.put, self._clock, options)
+        self._watches[attempt] = watch
+        watch.start()
+
+    # --- the loop -------------------------------------------------------------------------------------
+
+    def _next(self) -> Record | None:
+        try:
+            item = self._queue.get(timeout=BEAT)
+        except queue.Empty:
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def _look_around(self) -> None:
+        """What comes by no thread of its own: the heartbeat, signals, operators' orders, the time."""
+        self._lease.beat()
+        for path, order in orders.take(self._run, self._clock()):
+            self._work(Record(order))
+            path.unlink(missing_ok=True)
+        if self._signals:
+            self._answer_signals()
+        if self._detach_at is not None and time.monotonic() >= self._detach_at:
+            raise Detached
+        due = deadline(self._rules, self.state)
+        if due is not None and self._queue.empty() and self._clock() >= due:
+            self._work(Record(Tick(self._clock())))
+
+    def _answer_signals(self) -> None:
+        """The first Ctrl-C detaches after a moment in which a second one stops the job."""
+        taken, self._signals = self._signals, []
+        for name in taken:
+            if name == "SIGINT" and self._detach_at is None:
+                self._detach_at = time.monotonic() + SECOND_THOUGHT
+                self._listen(self.state, Order("detach", orders.me(), self._clock()))
+            else:
+                self._detach_at = None
+                self._work(Record(Order("stop", orders.me(), self._clock(), f"{name} to the supervisor")))
+
+    def _work(self, record: Record | None) -> None:
+        """One fact through: journaled, decided on, decisions journaled, actions handed on."""
+        if record is None:
+            return
+        fact = record.fact
+        self._journal.append(record)
+        self.state, decisions = core.decide(self._rules, self.state, fact)
+        if decisions:
+            self._set_levels()
+        for decision in decisions:
+            self._journal.append(Record(decision))
+        for decision in decisions:
+            self._listen(self.state, decision)
+            if decision.mode == "act":
+                for action in decision.actions:
+                    self._actuator.order(action)
+        if isinstance(fact, Launched) and fact.attempt not in self._watches:
+            self._watch(fact.attempt)
+        self._listen(self.state, fact)
+
+    def _set_levels(self) -> None:
+        """What the World is to write next; plain values, set before the actions that need them are ordered."""
+        self._world.levels, self._world.attempt = self.state.levels, self.state.attempt
+        self._world.hook = self.state.hook or not self.state.attempt
+
+    def _signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals.append(signal.Signals(number).name)
+
+    def _close(self) -> None:
+        for watch in self._watches.values():
+            watch.stopped.set()
+        self._actuator.finish()
+        for thread in (*self._watches.values(), self._actuator):
+            if thread is not threading.current_thread() and thread.is_alive():
+                thread.join(timeout=5.0)
+        self._journal.close()
+        self._lease.release()
+
+
+def _header(config: Config, loaded: Loaded) -> dict[str, Any]:
+    return {
+        "journal": 1,
+        "version": __version__,
+        "policy_file": loaded.file,
+        "policy": yaml_dump(loaded.raw),
+        "digest": loaded.digest,
+        "overrides": list(config.overrides),
+        "config": redacted(config.values),
+    }
+
+

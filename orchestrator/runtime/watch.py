@@ -1,0 +1,123 @@
+"""The eyes on one attempt: its telemetry as it grows, its checkpoints, its end. A source: it only puts facts on the queue."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from orchestrator import registry
+from orchestrator.config import AttemptDir
+from orchestrator.core.facts import Checkpoint, Exited, Fact, Step
+from orchestrator.runtime.causes import cause_of
+from orchestrator.runtime.identity import MARK, alive, here, marked
+from orchestrator.store.journal import At, Record
+from orchestrator.telemetry._text import Lines
+from orchestrator.wire import COMPLETE, TELEMETRY, read_json
+
+POLL = 0.05
+CHUNK = 1 << 20
+KEEPER_START = 20.0  # seconds after which a keeper that wrote nothing counts as dead
+
+
+class Watch(threading.Thread):
+    """Reads one attempt until it has ended and everything it wrote is read."""
+
+    def __init__(
+        self, folder: AttemptDir, attempt: int, offset: int, put: Callable[[Record | Exception], None],
+        clock: Callable[[], float], options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        super().__init__(name=f"watch-{attempt}", daemon=True)
+        self._folder, self._attempt, self._put, self._clock = folder, attempt, put, clock
+        kind = str(options["telemetry"].get("kind", "wire"))
+        name = TELEMETRY if kind == "wire" else "output.log"
+        self._file = Path(options["telemetry"].get("path") or folder.path / name)
+        self._parser = registry.load("telemetry", kind).parser(attempt)
+        self._layout = registry.load("checkpoints", str(options["checkpoints"]["layout"]))
+        self._lines = Lines()
+        self._offset = offset  # of the bytes read
+        self._stepped = offset > 0
+        self._began = time.monotonic()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Until the attempt is over, or `stopped` is set."""
+        try:
+            while not self.stopped.is_set():
+                record = self._ended()
+                while self._read():
+                    pass
+                if record is not None:
+                    self._last_words()
+                    self._put(Record(self._exit(record)))
+                    return
+                self.stopped.wait(POLL)
+        except Exception as error:  # a source's thread must not die unheard
+            self._put(error)
+
+    # --- telemetry -----------------------------------------------------------------------------------
+
+    def _read(self) -> bool:
+        """Pass on what was appended; whether there may be more."""
+        try:
+            with open(self._file, "rb") as file:
+                file.seek(self._offset)
+                data = file.read(CHUNK)
+        except FileNotFoundError:
+            return False
+        if not data:
+            return False
+        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not whole and len(data) < CHUNK:
+            return False
+        data = data[: whole or len(data)]
+        self._offset += len(data)
+        facts = [fact for line in self._lines.feed(data) for fact in self._parser.feed(line)]
+        self._pass(facts)
+        return True
+
+    def _last_words(self) -> None:
+        self._pass([f for line in self._lines.close() for f in self._parser.feed(line)] + list(self._parser.close()))
+
+    def _pass(self, facts: Sequence[Fact]) -> None:
+        now, at = self._clock(), At(self._file.name, self._offset)
+        for number, fact in enumerate(facts):
+            if isinstance(fact, Step):
+                self._stepped = True
+                fact = fact._replace(time=now)
+            elif isinstance(fact, Checkpoint):
+                fact = self._verified(fact._replace(time=now))
+            # Only the last fact of what was read together moves the place to read on from: nothing is lost.
+            self._put(Record(fact, at if number == len(facts) - 1 else None))
+
+    def _verified(self, seen: Checkpoint) -> Checkpoint:
+        if seen.state != "saved" or not seen.path:
+            return seen
+        fs, path = fsspec.url_to_fs(seen.path)
+        if wrong := self._layout.verify(fs, path):
+            return seen._replace(state="corrupt", why=wrong)
+        marker = read_json(Path(path) / COMPLETE) or {}
+        return seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    def _ended(self) -> dict[str, Any] | None:
+        """The exit record, or one made here when the keeper was killed and nothing of the job is left."""
+        record = read_json(self._folder.exit)
+        if record is not None:
+            return dict(record)
+        process = read_json(self._folder.process)
+        if process is None:
+            late = time.monotonic() - self._began > KEEPER_START
+            return {"code": None, "signal": None, "why": "its keeper did not start"} if late else None
+        if not here(process) or alive(process["keeper"]) or read_json(self._folder.exit) is not None:
+            return None
+        launch = read_json(self._folder.launch) or {}
+        left = marked(launch.get("env", {}).get(MARK, ""))
+        return None if left else {"code": None, "signal": None}
+
+    def _exit(self, record: dict[str, Any]) -> Exited:
+        cause, why = cause_of(record, self._folder.output, self._folder.error, self._stepped)
+        return Exited(self._attempt, record.get("code"), record.get("signal"), cause, why, self._clock())

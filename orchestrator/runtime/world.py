@@ -1,0 +1,244 @@
+"""The World of the actions: what they do to the job, through files, signals and the keeper.
+
+Everything here may be done twice: a started attempt is not started again, a stopped one is stopped.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import psutil
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from orchestrator import registry, wire
+from orchestrator.config import AttemptDir, Config, RunDir
+from orchestrator.core.facts import Fact, Launched
+from orchestrator.core.policy import Policy
+from orchestrator.core.schedule import lr_scale, plan_of
+from orchestrator.core.state import Levels
+from orchestrator.runtime.identity import MARK, alive, here, marked
+from orchestrator.wire import read_json, write_json, write_text
+
+POLL = 0.02
+STARTED_WITHIN = 20.0
+SIGNAL_GRACE = 10.0  # seconds between the keeper's SIGTERM and its SIGKILL
+_touch = retry(
+    retry=retry_if_exception_type(OSError), stop=stop_after_attempt(4), wait=wait_exponential(0.1, max=2), reraise=True
+)
+
+
+class JobWorld:
+    """One run's job. `levels`, `attempt` and `epoch` are what the supervisor last wished for."""
+
+    def __init__(self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]) -> None:
+        self._config, self._run, self._policy, self._put, self._clock = config, run, policy, put, clock
+        self.levels = Levels()
+        self.attempt = 0
+        self.epoch = 0
+        self.hook = True
+
+    # --- what actions do ------------------------------------------------------------------------------
+
+    def start(self, attempt: int, step: int, checkpoint: str) -> str:
+        """Start an attempt from a checkpoint and say so by a Launched fact; a started one is only said again."""
+        folder = self._run.attempt(attempt)
+        self.attempt = attempt
+        if read_json(folder.process) is None and read_json(folder.exit) is None:
+            self._prepare(folder, attempt, step, checkpoint)
+            self._keep(folder)
+        process = self._begun(folder)
+        launched = Launched(attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock())
+        self._put(launched)
+        return f"attempt {attempt} runs as process {launched.pid} from step {step}"
+
+    def stop(self, attempt: int) -> str:
+        """Ask through the directive, then through the keeper, then kill; nothing of the attempt is left after it."""
+        folder = self._run.attempt(attempt)
+        began = time.monotonic()
+        self._direct(attempt, stop="now")
+        how = "at a step boundary"
+        if not self._gone(folder, self._config.stop_grace if self.hook else 0.0):
+            how = "by SIGTERM"
+            process = read_json(folder.process) or {}
+            self._signal(process.get("keeper"), signal.SIGTERM)
+            if not self._gone(folder, SIGNAL_GRACE + 5.0):
+                how = "by SIGKILL"
+                self._kill(folder, process)
+        return f"stopped {how} in {time.monotonic() - began:.1f} s"
+
+    def direct(self) -> str:
+        """Write the levels for the running trainer."""
+        self._direct(self.attempt)
+        return "the trainer was told" if self.hook else "written; this trainer reads no directives"
+
+    def exclude(self, shards: Sequence[str]) -> str:
+        """The list is part of the levels and written at each launch; here only said."""
+        return f"{len(shards)} shard(s) left out from the next launch on"
+
+    def point_to(self, step: int, checkpoint: str) -> str:
+        """Move the layout's pointers."""
+        if not checkpoint:
+            return "the run will start afresh"
+        layout = registry.load("checkpoints", str(self._config.checkpoints["layout"]))
+        fs, path = fsspec.url_to_fs(checkpoint)
+        root = path.rstrip("/").rpartition("/")[0]
+        found = next((each for each in layout.scan(fs, root) if each.path.rstrip("/") == path.rstrip("/")), None)
+        if found is None:
+            raise FileNotFoundError(f"{checkpoint} is gone")
+        if wrong := layout.verify(fs, path):
+            raise OSError(f"{checkpoint}: {wrong}")
+        _touch(layout.point_to)(fs, root, found)
+        return f"the run goes on from {checkpoint}"
+
+    def dump(self, attempt: int) -> str:
+        """Ask every Python process of the attempt for its stacks; they write them to stacks/."""
+        folder = self._run.attempt(attempt)
+        folder.stacks.mkdir(exist_ok=True)
+        before = {path.name for path in folder.stacks.iterdir() if path.stat().st_size}
+        asked = 0
+        for process in self._members(folder):
+            if (folder.stacks / f"{process.pid}.txt").exists():  # it registered the signal
+                with contextlib.suppress(psutil.Error, OSError):
+                    process.send_signal(signal.SIGUSR2)
+                    asked += 1
+        deadline = time.monotonic() + 3.0
+        while time.monotonic() < deadline:
+            new = [path for path in folder.stacks.iterdir() if path.stat().st_size and path.name not in before]
+            if len(new) >= asked:
+                break
+            time.sleep(POLL)
+        return f"{asked} process(es) were asked for their stacks, kept in {folder.stacks}"
+
+    # --- starting -------------------------------------------------------------------------------------
+
+    def _prepare(self, folder: AttemptDir, attempt: int, step: int, checkpoint: str) -> None:
+        """Everything that the job finds when it starts; `launch.json` last."""
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.stacks.mkdir(exist_ok=True)
+        write_json(folder.path / wire.PLAN, plan_of(self._policy))
+        shards = tuple(shard for shard, *_ in self.levels.quarantine)
+        write_text(folder.quarantine, wire.quarantine_text(shards))
+        mark = (read_json(folder.launch) or {}).get("env", {}).get(MARK) or uuid.uuid4().hex
+        scale = 1.0 if self.hook else lr_scale(self.levels.cuts, step + 1)
+        fill = {
+            "{checkpoint}": checkpoint, "{step}": str(step), "{attempt}": str(attempt), "{lr_scale}": repr(scale),
+            "{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path),
+        }  # fmt: skip
+        launcher = registry.load("launchers", str(self._config.launcher["kind"]))
+        words = launcher.command([filled(word, fill) for word in self._config.job.command], self._config.launcher)
+        env = {
+            wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
+            wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: repr(scale), MARK: mark,
+            "ORCHESTRATE_CHECKPOINTS": self.checkpoint_root(), "TORCHELASTIC_ERROR_FILE": str(folder.error),
+            "PYTHONPATH": self._path(), "PYTHONUNBUFFERED": "1", **self._config.job.env,
+        }  # fmt: skip
+        save_base = self.levels.save
+        launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": SIGNAL_GRACE, "save": save_base}
+        write_json(folder.launch, launch)
+        self._direct(attempt)
+
+    def checkpoint_root(self) -> str:
+        """Where the job's checkpoints are, absolute; below the run directory unless named otherwise."""
+        root = str(self._config.checkpoints["root"])
+        return root if "://" in root else str(self._run.path / root)
+
+    def _path(self) -> str:
+        """PYTHONPATH with a folder that holds this very package and nothing else of our environment."""
+        link = self._run.package / "orchestrator"
+        self._run.package.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(Path(__file__).resolve().parent.parent, link)
+        given = self._config.job.env.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+        return f"{self._run.package}{os.pathsep}{given}" if given else str(self._run.package)
+
+    @staticmethod
+    def _keep(folder: AttemptDir) -> None:
+        """Start the keeper in a session of its own: it outlives us."""
+        source = str(Path(__file__).resolve().parent.parent.parent)
+        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+        with open(folder.path / "keeper.log", "ab") as log:
+            subprocess.Popen(
+                [sys.executable, "-m", "orchestrator.runtime.keeper", str(folder.path)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
+                env={**os.environ, "PYTHONPATH": path},
+            )  # fmt: skip
+
+    @staticmethod
+    def _begun(folder: AttemptDir) -> dict[str, Any]:
+        """Wait until the keeper says that the job runs, or that it cannot."""
+        deadline = time.monotonic() + STARTED_WITHIN
+        while time.monotonic() < deadline:
+            process = read_json(folder.process)
+            if process is not None:
+                return dict(process)
+            if read_json(folder.exit) is not None:
+                return {}
+            time.sleep(POLL)
+        raise TimeoutError(f"the keeper did not start within {STARTED_WITHIN:.0f} s; see {folder.path / 'keeper.log'}")
+
+    # --- telling and ending ---------------------------------------------------------------------------
+
+    def _direct(self, attempt: int, stop: str = "") -> None:
+        folder = self._run.attempt(attempt)
+        base = (read_json(folder.launch) or {}).get("save", 0)
+        levels = self.levels
+        body: Mapping[str, Any] = {
+            "epoch": self.epoch, "attempt": attempt, "cuts": [list(cut) for cut in levels.cuts],
+            "clip_scale": levels.clip_scale, "save": levels.save - base, "dense_until": levels.dense_until, "stop": stop,
+        }  # fmt: skip
+        write_json(folder.path / wire.DIRECTIVE, body)
+
+    def _gone(self, folder: AttemptDir, within: float) -> bool:
+        """Wait until the attempt has its exit record; a vanished keeper is as good once nothing is left."""
+        deadline = time.monotonic() + within
+        while read_json(folder.exit) is None:
+            process = read_json(folder.process)
+            if process is not None and here(process) and not alive(process["keeper"]) and not self._members(folder):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL)
+        return True
+
+    def _members(self, folder: AttemptDir) -> list[psutil.Process]:
+        """Every living process of the attempt on this host, except its keeper."""
+        mark = (read_json(folder.launch) or {}).get("env", {}).get(MARK)
+        return marked(mark) if mark else []
+
+    @staticmethod
+    def _signal(known: dict[str, Any] | None, what: signal.Signals) -> None:
+        if known is not None and alive(known):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(known["pid"]), what)
+
+    def _kill(self, folder: AttemptDir, process: dict[str, Any]) -> None:
+        """The last means, also against a keeper that does not answer."""
+        deadline = time.monotonic() + 10.0
+        while (members := self._members(folder)) and time.monotonic() < deadline:
+            for member in members:
+                with contextlib.suppress(psutil.Error, OSError):
+                    member.kill()
+            psutil.wait_procs(members, timeout=1.0)
+        if not self._gone(folder, 5.0):
+            self._signal(process.get("keeper"), signal.SIGKILL)
+        if left := self._members(folder):
+            raise OSError(f"processes {[member.pid for member in left]} cannot be ended")
+
+
+def filled(word: str, values: Mapping[str, str]) -> str:
+    """A word of the command with our exact tokens replaced; every other brace stays.
+
+    >>> filled("--ckpt={checkpoint} {other}", {"{checkpoint}": "a/b"})
+    '--ckpt=a/b {other}'
+    """
+    for token, value in values.items():
+        word = word.replace(token, value)
+    return word
