@@ -31,6 +31,13 @@ _TENSOR = "orchestrate.tensor"
 Failed = (OSError, CheckpointException)
 
 
+class Rest:
+    """What is no tensor, as one entry: the format would take a plain dict apart."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 def alone() -> bool:
     """Whether this process trains without others."""
     return not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
@@ -50,7 +57,7 @@ def write(path: Path, state: Mapping[str, Any], marker: dict[str, Any]) -> dict[
     tensors, rest = _split({name: _state_of(value) for name, value in state.items()})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        save({**tensors, REST: rest}, storage_writer=FileSystemWriter(aside), no_dist=alone())
+        save({**tensors, REST: Rest(rest)}, storage_writer=FileSystemWriter(aside), no_dist=alone())
     if first:
         files = {
             str(file.relative_to(aside)): file.stat().st_size for file in sorted(aside.rglob("*")) if file.is_file()
@@ -113,7 +120,7 @@ def _load(path: Path, own: dict[str, Tensor]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         load(target, storage_reader=reader, no_dist=alone())
-    joined: dict[str, Any] = _join(target[REST], target)
+    joined: dict[str, Any] = _join(target[REST].value, target)
     return joined
 
 
