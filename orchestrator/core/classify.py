@@ -164,27 +164,27 @@ def _follow(
     rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
 ) -> tuple[Watch, tuple[Change, ...]]:
     """The open excursion, or a new one, with this point."""
-    changes: list[Change] = []
     watch = watch._replace(lead=_lead(watch.lead, readings, point.step))
     seen = [reading for reading in readings if reading.kind != "leading"]
+    happened: list[Literal["opened", "promoted", "confirmed", "closed"]] = []
     now = watch.open
     if now is None:
         if not seen:
             return watch, ()
         now = _opened(seen, point, before, watch.lead)
-        changes.append(Change("opened", now))
+        happened.append("opened")
     elif seen and (worse := _promoted(now, seen)).cls != now.cls:
         now = worse
-        changes.append(Change("promoted", now))
+        happened.append("promoted")
     now = _extended(now, point, seen)
     if not now.confirmed and _confirmed(rules.policy, now, point):
         now = now._replace(cls="persistent" if now.cls == "isolated" else now.cls, confirmed=True)
-        changes.append(Change("confirmed", now))
-    if _over(rules.policy.spikes.persistent, now):
-        changes.append(Change("closed", now))
-        watch = rebase(rules, watch) if now.points >= ACCEPT_POINTS else watch
-        return watch._replace(open=None, lead=None), tuple(changes)
-    return watch._replace(open=now), tuple(changes)
+        happened.append("confirmed")
+    over = _over(rules.policy.spikes.persistent, now)
+    if over:
+        happened.append("closed")
+        watch = rebase(rules, watch) if now.points >= ACCEPT_POINTS else watch._replace(lead=None)
+    return watch._replace(open=None if over else now), tuple(Change(kind, now) for kind in happened)
 
 
 def _lead(lead: tuple[int, int] | None, readings: list[Reading], step: int) -> tuple[int, int] | None:

@@ -243,7 +243,8 @@ def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
     state = saved(state, fact)
     if fact.attempt == state.attempt and fact.step == state.step:
         snapshot = Snapshot(fact.attempt, fact.step, state.watch)
-        state = state._replace(snapshots=(*state.snapshots[1 - SNAPSHOTS :], snapshot))
+        known = tuple(s for s in state.snapshots if (s.attempt, s.step) != (fact.attempt, fact.step))
+        state = state._replace(snapshots=(*known[1 - SNAPSHOTS :], snapshot))
     if fact.step > state.counts.progress:
         fresh = Counts(state.counts.rollbacks, progress=fact.step)
         keep = rules.policy.limits.relaunches.refill == "never"
@@ -292,7 +293,7 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     state = state._replace(counts=state.counts._replace(failures=tuple(sorted(counts.items()))))
     failure = getattr(rules.policy.failures, cause, None)
     severity: Severity = failure.severity if failure else "high"
-    treated = failure is not None and failure.respond and rules.policy.mode != "observe"
+    treated = failure is not None and failure.respond
     again = next((i for i in reversed(state.incidents) if i.cls == cause and i.stage == "probation"), None)
     number = state.incidents[-1].id + 1 if state.incidents else 1
     cls: IncidentClass = cause  # type: ignore[assignment]
@@ -389,8 +390,8 @@ def _decision(rules: Rules, state: State, fact: Decision) -> State:
         state = put(state, incident)._replace(waiting=tuple(w for w in state.waiting if w != incident.id))
     if fact.mode == "propose":
         return state._replace(proposed=(*state.proposed, (fact.incident, fact.time + rules.policy.propose.wait)))
-    if not applied:
-        return state
+    if not applied:  # a job that ended is not brought back by somebody who only looks on
+        return move(state, "failed", fact.why) if incident and incident.cls in _FAILURES else state
     for action in fact.actions:
         state = _wished(rules, state, action)
     return state
