@@ -67,10 +67,9 @@ def _converter(hint: Any) -> Any:
 
 
 def _make(cls: Any, fields: dict[str, Any]) -> Any:
-    converters = _converters(cls)
-    for name, value in fields.items():
-        if name in converters:
-            fields[name] = converters[name](value)
+    for name, convert in _converters(cls).items():
+        if name in fields:
+            fields[name] = convert(fields[name])
     return cls(**fields)
 
 
@@ -87,7 +86,7 @@ def to_json(value: Any) -> Any:
 
 def from_json(tag: str, body: dict[str, Any]) -> Fact:
     """The inverse of `to_json` under the fact's tag."""
-    made: Fact = _make(_TAGS[tag], body)
+    made: Fact = _make(_TAGS[tag], body)  # the body is used up
     return made
 
 

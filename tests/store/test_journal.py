@@ -37,9 +37,9 @@ def values(hint):
 @given(st.one_of([values(fact) for fact in FACTS]))
 def test_decode_of_encode_is_identity(fact):
     line = journal.line_of(3, type(fact).__name__.lower(), journal.to_json(fact), At("telemetry.jsonl", 7))
-    content = journal._checked(line)
-    assert journal._record(content) == Record(fact, At("telemetry.jsonl", 7))
-    assert type(journal._record(content).fact) is type(fact)
+    record = journal._record(journal._checked(line))
+    assert record == Record(fact, At("telemetry.jsonl", 7))
+    assert type(record.fact) is type(fact)
 
 
 SOME = [
