@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from orchestrator import wire
 from orchestrator.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parent
@@ -235,7 +236,7 @@ class AttemptDir:
 
     @property
     def stacks(self) -> Path:
-        return self.path / "stacks"
+        return self.path / wire.STACKS
 
     @property
     def error(self) -> Path:

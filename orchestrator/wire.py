@@ -24,6 +24,7 @@ LR_SCALE = "ORCHESTRATE_LR_SCALE"
 TELEMETRY = "telemetry.jsonl"
 DIRECTIVE = "directive.json"
 PLAN = "plan.json"
+STACKS = "stacks"
 
 # A checkpoint written through the hook is complete only when this file stands in it.
 COMPLETE = "orchestrate.json"

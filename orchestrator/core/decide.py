@@ -10,6 +10,7 @@ from orchestrator.core.health import newest_complete
 from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
 
+ALIKE = 2  # the same failure at the same step so many times is not retried unchanged
 ENDS_ATTEMPT = frozenset({"rollback", "relaunch", "hold"})
 
 
@@ -94,6 +95,8 @@ def _ladder(rules: Rules, state: State, incident: Incident) -> tuple[tuple[tuple
     count = dict(state.counts.failures).get(incident.cls, 0)
     if count > failure.max:
         return (), f"{incident.cls} {count} times without progress between, the policy allows {failure.max}"
+    if incident.alike >= ALIKE:
+        return (), f"{incident.cls} again at step {incident.onset} in the same way: a retry unchanged would meet it again"
     return (failure.respond,) * (incident.rung + 1) if failure.respond else (), ""
 
 

@@ -299,10 +299,19 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     cls: IncidentClass = cause  # type: ignore[assignment]
     incident = Incident(number, cls, severity, state.attempt, state.step, state.step, state.step)
     if again is not None:
-        incident = again._replace(attempt=state.attempt, detected=state.step, events=again.events + 1)
+        same = again.onset == state.step and _words(again.reason) == _words(why)
+        incident = again._replace(
+            attempt=state.attempt, onset=state.step, onset_low=state.step, detected=state.step,
+            events=again.events + 1, alike=again.alike + 1 if same else 1,
+        )  # fmt: skip
     incident = incident._replace(stage="confirmed", reason=why, frontier=state.frontier, end=None)
     state = _want(put(state, incident), incident.id)
     return state if treated or cause == "hang" else move(state, "failed", f"{cause}: {why}")
+
+
+def _words(reason: str) -> str:
+    """A reason without its numbers: times and process numbers differ where nothing else does."""
+    return "".join(c for c in reason if not c.isdigit())
 
 
 def _hang_at(rules: Rules, state: State) -> float | None:

@@ -80,6 +80,7 @@ class Incident(NamedTuple):
     rank: int | None = None
     rung: int = 0
     events: int = 1
+    alike: int = 1  # failures in a row at the same step with the same words
     shards: tuple[str, ...] = ()
     evidence: tuple[Reading, ...] = ()
     reason: str = ""

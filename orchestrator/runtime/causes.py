@@ -13,6 +13,7 @@ from orchestrator.core.facts import Cause
 from orchestrator.wire import read_json
 
 TAIL = 64 * 1024
+LINE = 300  # characters of a message that are kept
 _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("oom", re.compile(r"CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|oom-kill", re.I)),
     ("disk_full", re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.I)),
@@ -36,6 +37,13 @@ def cause_of(record: dict[str, Any], output: Path, error: Path, stepped: bool) -
         return "command", found[0]
     how = _how(record)
     return "crash", f"{message} ({how})" if message else how
+
+
+# What the other ranks and the launcher say when one rank fails.
+_CONSEQUENCE = re.compile(
+    r"ChildFailedError|SignalException|Connection (?:closed|reset) by peer|Broken pipe|NCCL (?:error|communicator)"
+    r"|DistBackendError|DistNetworkError|ProcessGroup\w* .*(?:abort|timeout)", re.I
+)  # fmt: skip
 
 
 def _how(record: dict[str, Any]) -> str:
@@ -63,11 +71,13 @@ def _message(path: Path) -> str:
     body = read_json(path)
     try:
         message = body["message"]
-        return str(message["message"] if isinstance(message, dict) else message).strip().splitlines()[-1]
+        return str(message["message"] if isinstance(message, dict) else message).strip().splitlines()[-1][:LINE]
     except (KeyError, TypeError, IndexError):
         return ""
 
 
 def _last_error(text: str) -> str:
-    found = [line for line in _ERROR.findall(text) if "ChildFailedError" not in line]
-    return found[-1].strip()[:500] if found else ""
+    found = _ERROR.findall(text)
+    causes = [line for line in found if not _CONSEQUENCE.search(line)]
+    line = causes[0] if causes else found[-1] if found else ""
+    return line.strip()[:LINE]

@@ -29,6 +29,7 @@ from orchestrator.wire import read_json, write_json, write_text
 
 POLL = 0.02
 STARTED_WITHIN = 20.0
+SILENT = 5.0  # seconds without a line after which a job that was asked to stop counts as stuck
 SIGNAL_GRACE = 10.0  # seconds between the keeper's SIGTERM and its SIGKILL
 _touch = retry(
     retry=retry_if_exception_type(OSError), stop=stop_after_attempt(4), wait=wait_exponential(0.1, max=2), reraise=True
@@ -65,7 +66,7 @@ class JobWorld:
         began = time.monotonic()
         self._direct(attempt, stop="now")
         how = "at a step boundary"
-        if not self._gone(folder, self._config.stop_grace if self.hook else 0.0):
+        if not self._gone(folder, self._config.stop_grace if self.hook else 0.0, folder.path / wire.TELEMETRY):
             how = "by SIGTERM"
             process = read_json(folder.process) or {}
             self._signal(process.get("keeper"), signal.SIGTERM)
@@ -196,10 +197,18 @@ class JobWorld:
         }  # fmt: skip
         write_json(folder.path / wire.DIRECTIVE, body)
 
-    def _gone(self, folder: AttemptDir, within: float) -> bool:
-        """Wait until the attempt has its exit record; a vanished keeper is as good once nothing is left."""
+    def _gone(self, folder: AttemptDir, within: float, pulse: Path | None = None) -> bool:
+        """Wait until the attempt has its exit record; a vanished keeper is as good once nothing is left.
+
+        A job that writes nothing to `pulse` for a while is stuck and will not answer: no more waiting then.
+        """
         deadline = time.monotonic() + within
+        beat, still = -1, time.monotonic()
         while read_json(folder.exit) is None:
+            if pulse is not None and (size := _size(pulse)) != beat:
+                beat, still = size, time.monotonic()
+            if pulse is not None and time.monotonic() - still > SILENT:
+                return False
             process = read_json(folder.process)
             if process is not None and here(process) and not alive(process["keeper"]) and not self._members(folder):
                 return True
@@ -231,6 +240,13 @@ class JobWorld:
             self._signal(process.get("keeper"), signal.SIGKILL)
         if left := self._members(folder):
             raise OSError(f"processes {[member.pid for member in left]} cannot be ended")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def filled(word: str, values: Mapping[str, str]) -> str:

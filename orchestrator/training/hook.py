@@ -33,10 +33,12 @@ def _join(optimizer: Any, model: Any, sizes: tuple[int | None, int | None], guar
     # Here, not above: without a supervisor no process pays for torch.
     from orchestrator.training.live import Live, Sizes
     from orchestrator.training.meeting import Place, claim
+    from orchestrator.training.stacks import offer
 
     place = Place(Path(os.environ[wire.RUN_DIR]), int(os.environ.get(wire.ATTEMPT, "1")), _rank())
     if not claim(place):
         return Run()
+    offer(place.folder)
     optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
     return Live(place, optimizers, model, guard, Sizes(*sizes))
 
