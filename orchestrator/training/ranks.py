@@ -65,9 +65,10 @@ def hash_of(shard: str) -> int:
 class Link:
     """The exchange over the job's own process group; alone it only carries values off the device."""
 
-    def __init__(self, rank: int, world: int, device: torch.device) -> None:
-        self.late = device.type != "cpu"
+    def __init__(self, rank: int, world: int, device: torch.device, late: bool | None = None) -> None:
         self.rank, self._world, self._device = rank, world, device
+        self._cuda = device.type == "cuda"
+        self.late = device.type != "cpu" if late is None else late
         self._sent: tuple[Any, Tensor, Any] | None = None
 
     def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any) -> tuple[Any, Tensor] | None:
@@ -79,17 +80,15 @@ class Link:
         own = torch.tensor(row.packed(), dtype=torch.float64)
         if not self.late:
             return ticket, self._gather(own)
-        own = own.pin_memory().to(self._device, non_blocking=True)
+        own = (own.pin_memory() if self._cuda else own).to(self._device, non_blocking=True)
         for slot, value in ((LOSS, loss), (NORM, norm)):
             if isinstance(value, Tensor):
                 own[slot] = value.detach().to(torch.float64)
         gathered = self._gather(own)
-        here = torch.empty(gathered.shape, dtype=torch.float64, pin_memory=True)
-        here.copy_(gathered, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
+        here = torch.empty(gathered.shape, dtype=torch.float64, pin_memory=self._cuda)
+        here.copy_(gathered, non_blocking=self._cuda)
         back = self.flush()
-        self._sent = (ticket, here, event)
+        self._sent = (ticket, here, _mark() if self._cuda else None)
         return back
 
     def flush(self) -> tuple[Any, Tensor] | None:
@@ -98,7 +97,8 @@ class Link:
             return None
         ticket, here, event = self._sent
         self._sent = None
-        event.synchronize()
+        if event is not None:
+            event.synchronize()
         return ticket, here
 
     def _gather(self, own: Tensor) -> Tensor:
@@ -107,6 +107,12 @@ class Link:
         rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=own.device)
         dist.all_gather_into_tensor(rows, own)
         return rows.view(self._world, WIDTH)
+
+
+def _mark() -> Any:
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 class Shards:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -29,13 +30,6 @@ REST = "orchestrate.rest"
 _TENSOR = "orchestrate.tensor"
 
 Failed = (OSError, CheckpointException)
-
-
-class Rest:
-    """What is no tensor, as one entry: the format would take a plain dict apart."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def alone() -> bool:
@@ -57,7 +51,8 @@ def write(path: Path, state: Mapping[str, Any], marker: dict[str, Any]) -> dict[
     tensors, rest = _split({name: _state_of(value) for name, value in state.items()})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        save({**tensors, REST: Rest(rest)}, storage_writer=FileSystemWriter(aside), no_dist=alone())
+        planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        save({**tensors, REST: rest}, storage_writer=FileSystemWriter(aside), planner=planner, no_dist=alone())
     if first:
         files = {
             str(file.relative_to(aside)): file.stat().st_size for file in sorted(aside.rglob("*")) if file.is_file()
@@ -119,8 +114,9 @@ def _load(path: Path, own: dict[str, Tensor]) -> dict[str, Any]:
             target[name] = own[name] if name in own else torch.empty(meta.size, dtype=meta.properties.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        load(target, storage_reader=reader, no_dist=alone())
-    joined: dict[str, Any] = _join(target[REST].value, target)
+        planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        load(target, storage_reader=reader, planner=planner, no_dist=alone())
+    joined: dict[str, Any] = _join(target[REST], target)
     return joined
 
 

@@ -1,0 +1,122 @@
+"""What the hook costs a step, in one process on a CPU: bare loop against hooked loop.
+
+    PYTHONPATH=. python tests/bench/hook/bench_hook.py
+
+Three loops of a tiny model are run in turns, a block of steps each, and the medians of their blocks compared:
+bare; bare with torch's own norm, finiteness check and clip; hooked (which does those too). The hook's own cost
+is the last difference. The summary of the losses of 16,384 ranks is timed too.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+
+import orchestrator
+from orchestrator import wire
+from orchestrator.core.policy import Clip, Decay, Phase, Policy, Schedule, Warmup
+from orchestrator.core.schedule import plan_of
+from orchestrator.training.ranks import block
+
+BLOCK, ROUNDS = 200, 150
+Step = Callable[[int], None]
+
+
+def parts() -> tuple[torch.nn.Module, torch.optim.Optimizer, torch.Tensor]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.randn(4, 8)
+
+
+def bare() -> Step:
+    model, optimizer, data = parts()
+
+    def step(number: int) -> None:
+        loss = model(data).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def clipped() -> Step:
+    model, optimizer, data = parts()
+
+    def step(number: int) -> None:
+        loss = model(data).pow(2).mean()
+        loss.backward()
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+        if norm.item() > 0.0:  # the hook clips only where the limit is passed; here it always is
+            torch.nn.utils.clip_grads_with_norm_(parameters, 1e-3, norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+
+    return step
+
+
+def hooked() -> Step:
+    model, optimizer, data = parts()
+    run = orchestrator.attach(optimizer, model=model)
+
+    def step(number: int) -> None:
+        loss = model(data).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        run.step(number, loss=loss, shards=("web-00012",), phase="web")
+
+    return step
+
+
+def supervised(folder: str) -> None:
+    """A run directory with all that a step may have to follow: schedule, phases, clip, a cut."""
+    os.environ |= {wire.RUN_DIR: folder, wire.ATTEMPT: "1"}
+    attempt = wire.attempt_dir(folder, 1)
+    attempt.mkdir(parents=True)
+    schedule = Schedule(peak=1e-3, warmup=Warmup(for_=100), decay=Decay(until=100_000))
+    policy = Policy(schedule=schedule, phases={"web": Phase(until=10**6), "code": Phase()}, clip=Clip(max_norm=1e-3))
+    wire.write_json(attempt / wire.PLAN, plan_of(policy))
+    cut = [0.5, 100, 2000, 1000]
+    wire.write_json(attempt / wire.DIRECTIVE, {"epoch": 1, "attempt": 1, "cuts": [cut]})
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        supervised(folder)
+        loops = {"bare": bare(), "with norm and clip": clipped(), "hooked": hooked()}
+        took: dict[str, list[float]] = {name: [] for name in loops}
+        for turn in range(ROUNDS):
+            for name, step in loops.items():
+                began = time.perf_counter()
+                for number in range(turn * BLOCK + 1, (turn + 1) * BLOCK + 1):
+                    step(number)
+                took[name].append((time.perf_counter() - began) / BLOCK * 1e6)
+    found = {f"{name}, us a step": round(statistics.median(values), 2) for name, values in took.items()}
+    paired = [h - c for h, c in zip(took["hooked"], took["with norm and clip"], strict=True)]
+    found["hook's own cost, us a step"] = round(statistics.median(paired), 2)
+    found["summary of 16,384 ranks, us"] = round(summary(), 1)
+    print(json.dumps(found, indent=1))
+
+
+def summary() -> float:
+    losses = torch.randn(16_384, dtype=torch.float64).mul_(0.01).add_(2.3)
+    losses[317] = 9.1
+    given = torch.ones(len(losses), dtype=torch.bool)
+    took = []
+    for _ in range(200):
+        began = time.perf_counter()
+        block(losses, given)
+        took.append((time.perf_counter() - began) * 1e6)
+    return statistics.median(took)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""The fixtures of the trainer's side."""
+
+from supervised import attempt, task
+
+__all__ = ["attempt", "task"]

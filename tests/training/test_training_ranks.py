@@ -1,0 +1,161 @@
+"""What the ranks tell each other, without the other ranks: rows, hashes, names, summaries, values read late."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from supervised import Attempt
+
+from orchestrator import wire
+from orchestrator.training.cadence import Cadence
+from orchestrator.training.guard import Report
+from orchestrator.training.inbox import Directive, Inbox
+from orchestrator.training.orders import Desk, Orders
+from orchestrator.training.ranks import LOOKUPS, SLOTS, Link, Row, Shards, block, hash_of
+from orchestrator.training.shield import Shield
+from orchestrator.training.stream import Record, Stream
+from orchestrator.training.team import Team
+
+
+def table(rows: list[Row]) -> torch.Tensor:
+    return torch.tensor([row.packed() for row in rows], dtype=torch.float64)
+
+
+def test_a_hash_is_stable_and_survives_a_float() -> None:
+    assert hash_of("web-00012") == hash_of("web-00012")
+    hashes = {hash_of(f"shard-{n}") for n in range(20_000)}
+    assert len(hashes) == 20_000
+    assert all(int(float(number)) == number and 0 < number < 2**52 for number in hashes)
+
+
+def test_few_ranks_are_listed_and_one_without_a_value_is_a_gap() -> None:
+    values = torch.tensor([2.0, 0.0, math.nan], dtype=torch.float64)
+    listed = block(values, torch.tensor([True, False, True]))
+    assert listed[:2] == [2.0, None]
+    assert math.isnan(listed[2])
+
+
+def test_many_ranks_are_a_median_and_the_odd_ones() -> None:
+    values = torch.linspace(2.0, 2.2, 16_384, dtype=torch.float64)
+    values[317], values[9000], values[12] = 9.1, math.nan, -3.0
+    given = torch.ones(len(values), dtype=torch.bool)
+    given[5] = False
+    found = block(values, given)
+    assert found["median"] == pytest.approx(2.1, abs=1e-3)
+    assert found["mad"] == pytest.approx(0.05, abs=1e-3)
+    assert set(found["odd"]) == {"317", "9000", "12"}
+    assert found["odd"]["317"] == 9.1
+    assert math.isnan(found["odd"]["9000"])
+
+
+def test_a_summary_stays_small_and_keeps_the_worst() -> None:
+    values = torch.ones(1000, dtype=torch.float64)
+    values[:100] = torch.arange(100) + 5.0
+    found = block(values, torch.ones(1000, dtype=torch.bool))
+    assert set(found["odd"]) == {str(rank) for rank in range(84, 100)}
+
+
+def test_ranks_none_of_which_is_finite_are_still_told() -> None:
+    found = block(torch.full((100,), math.inf), torch.ones(100, dtype=torch.bool))
+    assert "median" not in found
+    assert found["odd"]["0"] == math.inf
+
+
+def test_names_come_from_the_side_file_of_the_rank_that_sent_the_hash(tmp_path: Path) -> None:
+    wire.attempt_dir(tmp_path, 1).mkdir(parents=True)
+    mine, theirs = Shards(tmp_path, 1), Shards(tmp_path, 1)
+    stream = Stream(wire.telemetry_file(tmp_path, 1, 1))
+    assert [name for _, name in mine.new(["a"])] == ["a"]
+    rows = []
+    for name in ("b", "c"):
+        for number, fresh in theirs.new([name, "a"]):
+            stream.send({"type": "shard", "hash": number, "name": fresh})
+        rows = [Row(shards=1, hashes=mine.hashes(["a"])), Row(shards=2, hashes=theirs.hashes([name, "a"]))]
+        assert mine.names(table(rows)) == (["a", name], 0)
+    assert theirs.new(["b", "c", "a"]) == []
+
+
+def test_a_name_not_written_yet_is_counted_and_found_later(tmp_path: Path) -> None:
+    wire.attempt_dir(tmp_path, 1).mkdir(parents=True)
+    shards = Shards(tmp_path, 1)
+    rows = table([Row(), Row(shards=1, hashes=(hash_of("late"),))])
+    assert shards.names(rows) == ([], 1)
+    Stream(wire.telemetry_file(tmp_path, 1, 1)).send({"type": "shard", "hash": hash_of("late"), "name": "late"})
+    assert shards.names(rows) == (["late"], 0)
+
+
+def test_a_batch_of_more_shards_than_a_row_holds_says_so(tmp_path: Path) -> None:
+    shards = Shards(tmp_path, 1)
+    names = [f"s{n}" for n in range(SLOTS + 3)]
+    shards.new(names)
+    assert shards.names(table([Row(shards=len(names), hashes=shards.hashes(names))])) == (names[:SLOTS], 3)
+
+
+def test_thousands_of_ranks_with_new_shards_do_not_hold_a_step_up(tmp_path: Path) -> None:
+    wire.attempt_dir(tmp_path, 1).mkdir(parents=True)
+    rows, known = [], 0
+    for rank in range(200):
+        name = f"s{rank}"
+        Stream(wire.telemetry_file(tmp_path, 1, rank)).send({"type": "shard", "hash": hash_of(name), "name": name})
+        rows.append(Row(shards=1, hashes=(hash_of(name),)))
+    shards = Shards(tmp_path, 1)
+    for turn in range(1, 4):
+        names, more = shards.names(table(rows))
+        known = len(names)
+        assert (known, more) == (turn * LOOKUPS, 200 - turn * LOOKUPS)
+    assert names[:2] == ["s0", "s1"]
+
+
+class Late:
+    """A process on an accelerator, as far as that shows without one: values are read a step later."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.cadence = Cadence(None)
+        inbox = Inbox(attempt.folder / wire.DIRECTIVE, 1, Directive())
+        link = Link(0, 1, torch.device("cpu"), late=True)
+        stream = Stream(wire.telemetry_file(attempt.run_dir, 1))
+        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), link, Shards(attempt.run_dir, 1))
+
+    def step(self, step: int, loss: float) -> Orders:
+        norm = torch.tensor(loss / 2)
+        return self.team.report(step, torch.tensor(loss), ["a"], {}, Report(lrs=(0.1,), grad_norm=norm))
+
+
+def test_on_an_accelerator_a_step_is_written_when_the_next_one_comes(attempt: Attempt) -> None:
+    late = Late(attempt)
+    late.step(1, 4.0)
+    assert attempt.lines() == []
+    late.step(2, math.nan)
+    late.step(3, 6.0)
+    late.team.flush()
+    steps = attempt.messages("step")
+    assert [(m["step"], m["loss"], m["grad_norm"]) for m in steps] == [(1, 4.0, 2.0), (2, "nan", "nan"), (3, 6.0, 3.0)]
+    assert "ranks" not in steps[0]
+
+
+def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) -> None:
+    late = Late(attempt)
+    late.step(1, 1.0)
+    attempt.direct(cuts=[[0.5, 3, 0, 10]], save=1)
+    assert late.step(2, 1.0) == Orders()
+    # Decided at step 2 for step 3: the rate of the update to step 4, given back by a tenth.
+    assert late.step(3, 1.0) == Orders(scale=pytest.approx(0.55), due=True)
+    assert late.step(4, 1.0).due is False
+
+
+def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
+    late = Late(attempt)
+    broken = Row(flags=16)
+    late.team._take(Record(1, 0.0), table([Row(), broken]))
+    assert "gradient guard" in late.team._shield.asleep
+
+
+def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
+    late = Late(attempt)
+    late.step(1, 2.0)
+    late.team.flush()
+    for line in wire.telemetry_file(attempt.run_dir, 1).read_text().splitlines():
+        assert json.loads(line)["type"] == "step"
