@@ -32,12 +32,21 @@ def metadata(blobs: Sequence[bytes]) -> list[Metadata | str]:
     ]
 
 
-def numbers(blobs: Sequence[bytes]) -> list[dict[str, int] | str]:
-    """The whole numbers at the top of pickled dicts (`data.pkl` of a torch file), by key."""
-    return [each if isinstance(each, str) else each["numbers"] for each in _ask("numbers", blobs)]
+class Top(NamedTuple):
+    """The top of a pickled dict: its keys, and the whole numbers among its values."""
+
+    numbers: dict[str, int]
+    keys: frozenset[str]
 
 
-def _ask(what: Literal["metadata", "numbers"], blobs: Sequence[bytes]) -> list[dict[str, Any] | str]:
+def tops(blobs: Sequence[bytes]) -> list[Top | str]:
+    """The top of the dict that each pickle (`data.pkl` of a torch file) holds."""
+    return [
+        each if isinstance(each, str) else Top(each["numbers"], frozenset(each["keys"])) for each in _ask("top", blobs)
+    ]
+
+
+def _ask(what: Literal["metadata", "top"], blobs: Sequence[bytes]) -> list[dict[str, Any] | str]:
     answers: list[dict[str, Any] | str] = []
     while len(answers) < len(blobs):
         lines, end = _run(what, blobs[len(answers) :])

@@ -83,12 +83,13 @@ def metadata(blob: bytes) -> dict[str, Any]:
     return {"ends": ends, "parts": [part for part, word in _PARTS.items() if any(word.search(h) for h in heads)]}
 
 
-def numbers(blob: bytes) -> dict[str, Any]:
-    """The whole numbers at the top of a pickled dict."""
+def top(blob: bytes) -> dict[str, Any]:
+    """The keys of a pickled dict and the whole numbers among its values."""
     value = Reader(blob, strict=False).load()
     if not isinstance(value, dict):
-        return {"numbers": {}}
-    return {"numbers": {k: v for k, v in value.items() if isinstance(k, str) and type(v) is int}}
+        return {"keys": [], "numbers": {}}
+    named = {key: each for key, each in value.items() if isinstance(key, str)}
+    return {"keys": list(named), "numbers": {key: each for key, each in named.items() if type(each) is int}}
 
 
 def main(answer: Callable[[bytes], dict[str, Any]]) -> None:
@@ -107,4 +108,4 @@ def main(answer: Callable[[bytes], dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    main({"metadata": metadata, "numbers": numbers}[sys.argv[1]])
+    main({"metadata": metadata, "top": top}[sys.argv[1]])
