@@ -17,7 +17,7 @@ from orchestrator.checkpoints._tree import held, is_local
 # Whatever a layout's completeness hangs on; gone first.
 _FIRST = re.compile(
     rf"{re.escape(wire.COMPLETE)}|(.*/)?\.metadata(\.json)?|trainer_state\.json|metadata\.json|model_config\.json"
-    r"|checkpoint_metadata\.json|mp_rank_\d+_model_states\.pt"
+    r"|checkpoint_metadata\.json|.*\.index\.json|mp_rank_\d+_model_states\.pt"
 )
 
 
@@ -65,7 +65,7 @@ def remove(fs: AbstractFileSystem, found: Found) -> None:
         os.unlink(found.path)
         return
     entry = held(fs, found.path)
-    names = sorted(entry.files, key=lambda name: (not _FIRST.fullmatch(name), name))
+    names = sorted(entry.files, key=lambda name: (not _FIRST.fullmatch(name), name.count("/"), name))
     for name in names:
         _gone(fs, entry.at(name))
     if not entry.folder:

@@ -14,7 +14,7 @@ from orchestrator.checkpoints._contents import empty_one
 from orchestrator.checkpoints._folders import METADATA, Rules
 from orchestrator.checkpoints._pointer import set_aside
 from orchestrator.checkpoints._ranks import missing_of, missing_rank, numbered
-from orchestrator.checkpoints._tree import Entry, json_object, read
+from orchestrator.checkpoints._tree import Entry, Files, json_object, read
 
 STATE = "trainer_state.json"
 _UNFINISHED = "checkpoint-is-incomplete.txt"
@@ -25,6 +25,7 @@ _WEIGHTS = re.compile(
 _SHARD = re.compile(r"(?:pytorch_)?model-(?P<index>\d+)-of-(?P<of>\d+)\.(?:safetensors|bin)")
 _RNG = re.compile(r"rng_state_(\d+)\.pth")
 _ZERO = re.compile(r"global_step\d+/.*zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
+_FSDP = re.compile(r"((?:pytorch_model_fsdp|optimizer)_\d+/).+")
 _HELD = {
     "optimizer": re.compile(r"optimizer\.(pt|bin)|optimizer_\d+/.*|global_step\d+/.*optim_states\.pt"),
     "scheduler": re.compile(r"scheduler\.(pt|bin)"),
@@ -48,7 +49,16 @@ def _wrong(entry: Entry) -> str:
         return "it holds no weights"
     if STATE not in names:
         return f"no {STATE}, which is written last: it is being written, or its save was cut off"
-    return empty_one(names) or missing_of(names, _SHARD) or missing_rank(names, _RNG) or missing_rank(names, _ZERO)
+    gaps = missing_of(names, _SHARD) or missing_rank(names, _RNG) or missing_rank(names, _ZERO)
+    return empty_one(names) or gaps or _unlisted(names)
+
+
+def _unlisted(names: Files) -> str:
+    """Shards without the index that lists them, or an FSDP folder without its metadata."""
+    if numbered(names, _SHARD) and not any(name.endswith(".index.json") for name in names):
+        return "the index of its shards is missing"
+    folders = {match[1] for name in names if (match := _FSDP.fullmatch(name))}
+    return next((f"{each}{METADATA} is missing" for each in sorted(folders) if each + METADATA not in names), "")
 
 
 def _state_wrong(fs: AbstractFileSystem, entry: Entry) -> str:
@@ -74,8 +84,7 @@ def _index_wrong(fs: AbstractFileSystem, entry: Entry) -> str:
 
 
 def _inner(entry: Entry) -> tuple[str, ...]:
-    inside = re.compile(rf"((?:pytorch_model_fsdp|optimizer)_\d+/){re.escape(METADATA)}")
-    return tuple(match[1] for name in sorted(entry.files) if (match := inside.fullmatch(name)))
+    return tuple(sorted({match[1] for name in entry.files if (match := _FSDP.fullmatch(name))}))
 
 
 _RULES = Rules(re.compile(r"checkpoint-(?P<step>\d+)"), _look, _inner, deep=_index_wrong)
