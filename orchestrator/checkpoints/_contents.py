@@ -52,11 +52,11 @@ def safetensors_wrong(fs: AbstractFileSystem, path: str, size: int) -> str:
     """
     if size < 8:
         return f"holds {size} bytes, not even the length of its header"
-    (length,) = struct.unpack("<Q", fs.cat_file(path, 0, 8))
+    (length,) = struct.unpack("<Q", fs.cat_file(path, start=0, end=8))
     if length > min(size - 8, _LONGEST_HEADER):
         return f"says its header has {length} bytes, of a file of {size}"
     try:
-        header: Any = json.loads(fs.cat_file(path, 8, 8 + length))
+        header: Any = json.loads(fs.cat_file(path, start=8, end=8 + length))
         spans = sorted(tuple(each["data_offsets"]) for name, each in header.items() if name != "__metadata__")
         end = _end(spans)
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -79,7 +79,7 @@ def torch_wrong(fs: AbstractFileSystem, path: str, size: int, checksums: bool = 
     """What is wrong with a file of torch.save: its zip end record and central directory, with `checksums` all of it."""
     if not size:
         return "is empty"
-    head = fs.cat_file(path, 0, min(size, len(_LEGACY)))
+    head = fs.cat_file(path, start=0, end=min(size, len(_LEGACY)))
     if head == _LEGACY:
         return ""
     if not head.startswith(b"PK"):
@@ -123,6 +123,8 @@ def top_pickle(fs: AbstractFileSystem, path: str) -> bytes:
     try:
         with fs.open(path, "rb", block_size=_BLOCK) as file, zipfile.ZipFile(file) as archive:
             member = next((each for each in archive.infolist() if each.filename.endswith("data.pkl")), None)
-            return _open(archive, member).read() if member else b""
+            # torch stores, never compresses: so no more is read than the file holds.
+            stored = member is not None and member.compress_type == zipfile.ZIP_STORED
+            return _open(archive, member).read() if member and stored else b""
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, FileNotFoundError):
         return b""

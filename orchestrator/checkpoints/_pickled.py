@@ -67,7 +67,7 @@ def _run(what: str, blobs: Sequence[bytes]) -> tuple[list[bytes], str]:
     command = [sys.executable, "-I", "-S", str(_CHILD), what]
     limit = _SECONDS + len(frames) / _BYTES_PER_SECOND
     try:
-        done = subprocess.run(command, input=frames, capture_output=True, timeout=limit, check=False, env={})
+        done = subprocess.run(command, input=frames, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired as late:
         return _lines(late.stdout or b"")[: len(blobs)], f"its reader took more than {limit:.0f} s"
     return _lines(done.stdout)[: len(blobs)], f"its reader ended with code {done.returncode}"

@@ -14,7 +14,7 @@ from fsspec import AbstractFileSystem
 from orchestrator.checkpoints import Found, _files
 from orchestrator.checkpoints._contents import torch_wrong
 from orchestrator.checkpoints._pointer import replace_file
-from orchestrator.checkpoints._tree import Entry, entries, held, is_local
+from orchestrator.checkpoints._tree import Entry, bare, entries, held, is_local
 
 STEPS = ("iter_num", "global_step", "step", "iteration", "iter", "step_count")
 _LITGPT = "lit_model.pth"
@@ -109,7 +109,8 @@ def point_to(fs: AbstractFileSystem, root: str, found: Found) -> list[str]:
     """Put a copy of an archived `ckpt-500.pt` in the place of `ckpt.pt`, which is what its trainer loads."""
     name = found.path.rpartition("/")[2]
     plain = re.sub(r"[-_.]?\d+(?=\D*$)", "", name)
-    path = f"{root.rstrip('/')}/{plain}"
+    root = bare(fs, root)
+    path = f"{root}/{plain}"
     if plain == name or not re.fullmatch(r".+\.(pt|pth)", plain) or not fs.exists(path):
         return []
     if not is_local(fs):
