@@ -32,12 +32,21 @@ def metadata(blobs: Sequence[bytes]) -> list[Metadata | str]:
     ]
 
 
-def numbers(blobs: Sequence[bytes]) -> list[dict[str, int] | str]:
-    """The whole numbers at the top of pickled dicts (`data.pkl` of a torch file), by key."""
-    return [each if isinstance(each, str) else each["numbers"] for each in _ask("numbers", blobs)]
+class Top(NamedTuple):
+    """The top of a pickled dict: its keys, and the whole numbers among its values."""
+
+    numbers: dict[str, int]
+    keys: frozenset[str]
 
 
-def _ask(what: Literal["metadata", "numbers"], blobs: Sequence[bytes]) -> list[dict[str, Any] | str]:
+def tops(blobs: Sequence[bytes]) -> list[Top | str]:
+    """The top of the dict that each pickle (`data.pkl` of a torch file) holds."""
+    return [
+        each if isinstance(each, str) else Top(each["numbers"], frozenset(each["keys"])) for each in _ask("top", blobs)
+    ]
+
+
+def _ask(what: Literal["metadata", "top"], blobs: Sequence[bytes]) -> list[dict[str, Any] | str]:
     answers: list[dict[str, Any] | str] = []
     while len(answers) < len(blobs):
         lines, end = _run(what, blobs[len(answers) :])
@@ -58,7 +67,7 @@ def _run(what: str, blobs: Sequence[bytes]) -> tuple[list[bytes], str]:
     command = [sys.executable, "-I", "-S", str(_CHILD), what]
     limit = _SECONDS + len(frames) / _BYTES_PER_SECOND
     try:
-        done = subprocess.run(command, input=frames, capture_output=True, timeout=limit, check=False, env={})
+        done = subprocess.run(command, input=frames, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired as late:
         return _lines(late.stdout or b"")[: len(blobs)], f"its reader took more than {limit:.0f} s"
     return _lines(done.stdout)[: len(blobs)], f"its reader ended with code {done.returncode}"

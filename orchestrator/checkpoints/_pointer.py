@@ -27,17 +27,22 @@ def point(fs: AbstractFileSystem, path: str, text: str) -> str:
 
 
 def link(root: str, name: str, target: str) -> str:
-    """Make `name` in a mounted root a symbolic link to its neighbour `target`, in one step; says so.
+    """Make `name` in a mounted root a symbolic link to its neighbour `target`, in one step; says so."""
+    aside = Path(root) / f".{name}.{os.getpid()}.tmp"
+    aside.symlink_to(target)
+    return replace_file(root, name, aside, target)
+
+
+def replace_file(root: str, name: str, new: Path, what: str) -> str:
+    """Put `new` in the place of a pointer in a mounted root, in one step; says so.
 
     What stood there as a file of its own is kept in the folder `set-aside`.
     """
     pointer = Path(root) / name
-    if pointer.exists() and not pointer.is_symlink():
+    if pointer.is_file() and not pointer.is_symlink():
         os.link(pointer, _free(Path(root) / ASIDE, name))
-    aside = pointer.with_name(f".{name}.{os.getpid()}.tmp")
-    aside.symlink_to(target)
-    os.replace(aside, pointer)
-    return f"{name} names {target}"
+    os.replace(new, pointer)
+    return f"{name} is now {what}"
 
 
 def set_aside(fs: AbstractFileSystem, root: str, paths: Iterable[str]) -> list[str]:

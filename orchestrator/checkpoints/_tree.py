@@ -158,11 +158,10 @@ def short_of(files: Files, wanted: Files, exact: bool = True) -> str:
     ('a holds 3 of 8 bytes', 'b is missing', '')
     """
     for name, size in sorted(wanted.items()):
-        if name.startswith("/") or ".." in name.split("/"):
-            return f"it names {name!r}, outside the checkpoint"
         have = files.get(name)
         if have is None:
-            return f"{name} is missing"
+            outside = name.startswith("/") or ".." in name.split("/")
+            return f"it names {name!r}, outside the checkpoint" if outside else f"{name} is missing"
         if have < size or (exact and have != size):
             return f"{name} holds {have} of {size} bytes"
     return ""
