@@ -36,7 +36,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "throughput/total_tokens", "total_tokens", "throughput/total_tokens_seen",
     ),
     "tokens": ("tokens",),
-    "param_norm": ("param_norm", "params_norm"),
+    "param_norm": ("param_norm", "params_norm", "params/norm/total"),
     "update_norm": ("update_norm",),
     "clip": ("clip",),
 }  # fmt: skip
@@ -99,7 +99,7 @@ class StepKey:
     """
 
     _EXACT = re.compile(r"\s*(\d{1,15})(?:\.0*)?(?:\s*/\s*(?:\d+|\?+))?\s*", re.ASCII)
-    _ROUNDED = re.compile(r"\s*\d+(?:\.\d+)?\s*[KMBT]\s*", re.ASCII)
+    _ROUNDED = re.compile(r"\s*\d+(?:\.\d+)?\s*[KMBT]\s*(?:/.*)?", re.ASCII)
 
     def __init__(self) -> None:
         self._last = 0

@@ -20,13 +20,32 @@ class Row(NamedTuple):
     time: float = 0.0
 
 
+class Teller:
+    """Turns the rows of one text into facts, each in its attempt; repeats are left out."""
+
+    def __init__(self, attempt: int) -> None:
+        self.attempts = Attempts(attempt)
+
+    def facts(self, rows: Sequence[Row], rank: str = "") -> list[Fact]:
+        facts: list[Fact] = []
+        for step, values, evals, skipped, time in rows:
+            if values or skipped:
+                opening = self.attempts.place(step, rank)
+                if opening is not None:
+                    facts.extend(opening)
+                    facts.append(step_of(self.attempts.attempt, step, unmask(values), skipped=skipped, time=time))
+            for name, value in evals:
+                facts.append(Eval(self.attempts.attempt, step, name, value if math.isfinite(value) else None, time))
+        return facts
+
+
 class LineParser(ABC):
     """A parser of lines. A format says what a text means: rows, nothing of interest, or not readable."""
 
     def __init__(self, attempt: int) -> None:
         self.skipped = 0
         self.rank = ""  # the label of the rank that wrote the line at hand
-        self.attempts = Attempts(attempt)
+        self.teller = Teller(attempt)
 
     @abstractmethod
     def rows(self, text: str) -> Sequence[Row] | None:
@@ -47,26 +66,10 @@ class LineParser(ABC):
         if rows is None:
             self.skipped += 1
             return ()
-        return self.facts(rows) if rows else ()
+        return self.teller.facts(rows, self.rank) if rows else ()
 
     def close(self) -> Sequence[Fact]:
-        return self.facts(self.rest())
-
-    def facts(self, rows: Sequence[Row]) -> list[Fact]:
-        facts: list[Fact] = []
-        for row in rows:
-            self._tell(row, facts)
-        return facts
-
-    def _tell(self, row: Row, facts: list[Fact]) -> None:
-        step, values, evals, skipped, time = row
-        if values or skipped:
-            opening = self.attempts.place(step, self.rank)
-            if opening is not None:
-                facts.extend(opening)
-                facts.append(step_of(self.attempts.attempt, step, unmask(values), skipped=skipped, time=time))
-        for name, value in evals:
-            facts.append(Eval(self.attempts.attempt, step, name, value if math.isfinite(value) else None, time))
+        return self.teller.facts(self.rest(), self.rank)
 
 
 def unmask(values: Mapping[str, float | None]) -> Mapping[str, float | None]:

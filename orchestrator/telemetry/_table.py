@@ -57,12 +57,12 @@ class Keyed:
         for name, what in sorted(roles, key=lambda pair: pair[1].place):
             self._chosen.setdefault(what.field, name)
         cells = {what.field: record[name] for name, what in roles if self._chosen[what.field] == name}
-        evals = [(name, value(record[name])) for name, what in roles if what.field == "eval"]
+        evals = [(name, _known(record[name])) for name, what in roles if what.field == "eval"]
         cells.pop("eval", None)
         if not cells and not evals:
             return None
         raw = cells.pop("step", None)
-        values = {field: value(cell) for field, cell in cells.items()}
+        values = {field: value(cell) if field == "loss" else _known(cell) for field, cell in cells.items()}
         filled = tuple((name, number) for name, number in evals if number is not None)
         if (
             not filled
@@ -78,3 +78,11 @@ class Keyed:
 
     def _role(self, name: str) -> Role | None:
         return self._declared.get(name) if self._declared else role(name)
+
+
+def _known(cell: object) -> float | None:
+    """A number where the cell is one."""
+    try:
+        return value(cell)
+    except ValueError:
+        return None

@@ -72,7 +72,7 @@ class MegatronParser(LineParser):
         for field in fields:
             key, _, raw = field.partition(":")
             if key.strip() in ("lm loss value", "loss value"):
-                step = int(found[2]) if found[2] else self.attempts.newest
+                step = int(found[2]) if found[2] else max(self.teller.attempts.newest, 0)
                 return (Row(step, evals=((name, number(raw)),)),)
         return None
 
