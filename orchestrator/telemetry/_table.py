@@ -70,6 +70,8 @@ class Keyed:
             and not ("loss" in values and raw is not None)
         ):
             return None
+        if raw is None and "step" in self._chosen:
+            return None
         step = self._key.count("records without a step") if raw is None else self._key.read(raw)
         return self.table.add(Row(step, values, filled, time=time), bare="loss" in values and not filled)
 

@@ -50,19 +50,19 @@ class CsvParser(LineParser):
         if header is None:
             return self._begin(text.removeprefix("\ufeff"))
         cells = self._cells(text)
-        if len(cells) != header.size:
-            raise Unclear("a row of another length than its header")
         try:
+            if len(cells) != header.size:
+                raise Unclear("a row of another length than its header")
             return self._row(header, cells)
         except ValueError:
-            return self._begin(text)  # a second attempt wrote its header again
+            return self._begin(text)  # a second attempt may have written its header again
 
     def rest(self) -> Sequence[Row]:
         return self._table.rest()
 
     def _begin(self, text: str) -> Sequence[Row] | None:
         comma = max(",;\t", key=text.count)
-        names = [name.strip() for name in next(csv.reader([text], delimiter=comma), [])]
+        names = [name.strip() for name in _quoted(text, comma)]
         header = _Header(names)
         if not header.useful or len(set(names)) < len(names):
             return None
@@ -70,9 +70,7 @@ class CsvParser(LineParser):
         return ()
 
     def _cells(self, text: str) -> list[str]:
-        if '"' in text:
-            return next(csv.reader([text], delimiter=self._comma), [])
-        return text.split(self._comma)
+        return _quoted(text, self._comma) if '"' in text else text.split(self._comma)
 
     def _row(self, header: _Header, cells: list[str]) -> Sequence[Row]:
         values = {field: value(cells[at].strip()) for field, at in header.fields}
@@ -93,6 +91,13 @@ class CsvParser(LineParser):
             if number is not None:
                 evals.append((name, number))
         return tuple(evals)
+
+
+def _quoted(text: str, comma: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=comma), [])
+    except csv.Error as error:
+        raise Unclear(text) from error
 
 
 def parser(attempt: int) -> CsvParser:

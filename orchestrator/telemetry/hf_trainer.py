@@ -63,9 +63,10 @@ def _pairs(inner: str) -> dict[str, str]:
     said = {}
     for item in inner.split(", "):
         name, colon, raw = item.partition(": ")
-        if not colon or len(name) < 2 or name[0] != "'" or name[-1] != "'" or name[1:-1] in said:
+        key = name[1:-1]
+        if not colon or name != f"'{key}'" or "'" in key or key in said:
             raise ValueError(item)
-        said[name[1:-1]] = raw[1:-1] if raw[:1] == "'" and raw[-1:] == "'" else raw
+        said[key] = raw[1:-1] if raw[:1] == "'" and raw[-1:] == "'" else raw
     return said
 
 

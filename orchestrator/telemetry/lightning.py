@@ -1,7 +1,7 @@
 """Lightning's progress bar: `Epoch 3:  60%|███  | 1200/2000 [20:04<13:23, 1.00it/s, train_loss=2.910]`.
 
-The step is the batch counted over all epochs. The bar is refreshed in place: of the refreshes of one step the last counts, so a record is
-told when the bar moves on; one that is not finite is told at once.
+The step is the batch counted over all epochs. The bar is refreshed in place: of the refreshes of one step
+the last counts, so a record is told when the bar moves on; one that is not finite is told at once.
 """
 
 import math
@@ -12,7 +12,7 @@ from orchestrator.telemetry._keys import chosen, role
 from orchestrator.telemetry._line import LineParser, Row, number
 
 _BAR = re.compile(
-    r"Epoch (\d{1,9}):\s*\d+%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[[^,\]]*,\s*[^,\]]*(?:, (.*))?\]\s*", re.ASCII
+    r"Epoch (\d{1,9}):\s*\d+%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[[\d:?]+<[\d:?]+,\s*[\w.?/]+(?:, (.*))?\]\s*", re.ASCII
 )
 
 
@@ -28,7 +28,10 @@ class LightningParser(LineParser):
             return () if text.lstrip().startswith(("Validation", "Sanity Checking", "Testing")) else None
         if not found[4]:
             return ()
-        said = dict(cell.strip().partition("=")[::2] for cell in found[4].split(","))
+        cells = [cell.strip().partition("=") for cell in found[4].split(",")]
+        said = {name: raw for name, _, raw in cells}
+        if len(said) < len(cells) or not all(sign for _, sign, _ in cells):
+            return None
         fields = chosen(said)
         batch = int(found[2])
         step = int(number(said[fields.pop("step")])) if "step" in fields else int(found[1]) * int(found[3]) + batch

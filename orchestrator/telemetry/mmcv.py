@@ -17,7 +17,7 @@ _FIELDS = {"loss": "loss", "grad_norm": "grad_norm", "lr": "lr"}
 class MmcvParser(LineParser):
     def rows(self, text: str) -> Sequence[Row] | None:
         head = _HEAD.search(text)
-        if head is None:
+        if head is None or _HEAD.search(text, head.end()):
             return None
         if head["mode"] not in (None, "train"):
             return ()

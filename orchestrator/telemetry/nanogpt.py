@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from orchestrator.telemetry._line import LineParser, Row, number
 
 _ITER = re.compile(r"iter (\d{1,15}): loss (\S+), time [\d.]+ms(?:, .*)?", re.ASCII)
-_EVAL = re.compile(r"step (\d{1,15}): train loss \S+, val loss ([^\s,]+)(?:,? .*)?", re.ASCII)
+_EVAL = re.compile(r"step (\d{1,15}): train loss \S+, val loss (\d+\.\d{4,}|nan|inf)(?:,? .*)?", re.ASCII)
 
 
 class NanogptParser(LineParser):

@@ -5,6 +5,7 @@ child process under a time limit a line; a line that takes longer is counted, an
 again and again is given up.
 """
 
+import contextlib
 import json
 import logging
 import re
@@ -111,7 +112,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe:
-            pipe.close()
+            with contextlib.suppress(OSError):  # what was not sent is lost with the child
+                pipe.close()
 
 
 def parser(attempt: int, pattern: str = "") -> RegexParser:

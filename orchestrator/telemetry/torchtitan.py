@@ -14,7 +14,7 @@ _FIELDS = {"loss": "loss", "grad_norm": "grad_norm", "lr": "lr"}
 class TitanParser(LineParser):
     def rows(self, text: str) -> Sequence[Row] | None:
         at = text.find("step:")
-        if at < 0:
+        if at < 0 or text.count("step:") > 1:
             return None
         pairs = _PAIR.findall(text, at)
         said = dict(pairs)
