@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.core.facts import Eval, Fact, step_of
+from orchestrator.core.facts import Eval, Fact, Step, step_of
 from orchestrator.telemetry._attempts import Attempts
 from orchestrator.telemetry._text import plain
 
@@ -33,7 +33,7 @@ class Teller:
                 opening = self.attempts.place(step, rank)
                 if opening is not None:
                     facts.extend(opening)
-                    facts.append(step_of(self.attempts.attempt, step, unmask(values), skipped=skipped, time=time))
+                    facts.append(_step(self.attempts.attempt, step, values, skipped, time))
             for name, value in evals:
                 facts.append(Eval(self.attempts.attempt, step, name, value if math.isfinite(value) else None, time))
         return facts
@@ -70,6 +70,12 @@ class LineParser(ABC):
 
     def close(self) -> Sequence[Fact]:
         return self.teller.facts(self.rest(), self.rank)
+
+
+def _step(attempt: int, step: int, values: Mapping[str, float | None], skipped: bool, time: float) -> Step:
+    if math.isfinite(sum(filter(None, values.values()))):
+        return Step(attempt, step, time, skipped=skipped, **values)  # type: ignore[arg-type]
+    return step_of(attempt, step, unmask(values), skipped=skipped, time=time)
 
 
 def unmask(values: Mapping[str, float | None]) -> Mapping[str, float | None]:

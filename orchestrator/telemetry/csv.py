@@ -6,12 +6,15 @@ The cells of a NaN are blank in many writers: see _omission. Columns such as `va
 
 import csv
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from orchestrator.telemetry._keys import StepKey, chosen, role, value
 from orchestrator.telemetry._line import LineParser, Row
 from orchestrator.telemetry._table import Table
 from orchestrator.telemetry._text import Unclear
+
+_NAME = re.compile(r"[A-Za-z_][^\"=:{}\[\]|]*|")  # pandas leaves the name of an index column empty
 
 
 class _Header:
@@ -21,7 +24,7 @@ class _Header:
         self.size = len(names)
         fields = chosen(names)
         index = {name: at for at, name in reversed(list(enumerate(names)))}
-        self.step = index[fields.pop("step")] if "step" in fields else None
+        self.step = index[fields.pop("step")] if "step" in fields else -1
         self.fields = [(field, index[name]) for field, name in fields.items()]
         held_out = [name for name in names if (what := role(name)) and what.field == "eval"]
         self.evals = [(name, index[name], self._group(name, index)) for name in held_out]
@@ -34,7 +37,7 @@ class _Header:
 
     @property
     def useful(self) -> bool:
-        return any(field == "loss" for field, _ in self.fields) or (self.step is not None and self.size > 1)
+        return self.step >= 0 and bool(self.fields or self.evals)
 
 
 class CsvParser(LineParser):
@@ -64,7 +67,7 @@ class CsvParser(LineParser):
         comma = max(",;\t", key=text.count)
         names = [name.strip() for name in _quoted(text, comma)]
         header = _Header(names)
-        if not header.useful or len(set(names)) < len(names):
+        if not header.useful or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
             return None
         self._header, self._comma = header, comma
         return ()
@@ -76,8 +79,6 @@ class CsvParser(LineParser):
         values = {field: value(cells[at].strip()) for field, at in header.fields}
         evals = self._evals(header, cells)
         held_out = any(cells[at] for _, _, group in header.evals for at in group)
-        if header.step is None:
-            return self._table.add(Row(self._key.count("a CSV without a step column"), values, evals), held_out)
         bare = sum(map(bool, cells)) == 1
         return self._table.add(Row(self._key.read(cells[header.step]), values, evals), held_out, bare)
 

@@ -33,6 +33,16 @@ def test_a_crash_and_a_resume_are_two_attempts(parse, form, text):
     assert facts.index(told[0]) == 37
 
 
+def test_the_first_lines_of_a_resume_are_told_as_they_are_printed(parse):
+    line = " iteration {:4d}/ 99 | lm loss: {:.6E} | grad norm: 0.500 |\n"
+    printed = [(40, 7.25), (41, 7.0), (42, 7.0), (41, 6.75), (42, 6.875), (43, 6.5)]  # the second is a mean of two
+    facts, _ = parse("megatron", "".join(line.format(*pair) for pair in printed))
+    assert [(fact.attempt, fact.step, fact.loss) for fact in facts if isinstance(fact, Step)] == [
+        *((1, *pair) for pair in printed[:3]),
+        *((2, *pair) for pair in printed[3:]),
+    ]
+
+
 def test_a_second_header_begins_a_second_table(parse):
     facts, parser = parse("csv", csv(1, 2, 3) + "step,lr,loss\n2,0.1,2.5\n")
     assert facts[-1] == Step(2, 2, loss=2.5, lr=0.1)
