@@ -19,12 +19,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "loss": (
         "loss", "train_loss", "train/loss", "training_loss", "lm_loss", "train/lm_loss", "reduced_train_loss",
         "train/ce_loss", "train/crossentropyloss", "loss/train/total", "loss_metrics/global_avg_loss", "train/ctc_loss",
-        "train_loss_step", "train/loss_step", "loss_step", "train/total_loss", "total_loss", "train_inner/loss", "trl",
+        "train_loss_step", "train/loss_step", "loss_step", "train/total_loss", "total_loss", "train_inner/loss",
     ),
     "grad_norm": (
         "grad_norm", "train/grad_norm", "gradnorm", "gradient_norm", "global_grad_norm", "train/global_grad_norm",
         "total_grad_norm", "optim/total_grad_norm", "l2_norm/grad/global", "grad/norm/total", "gnorm", "grdn",
-        "train_inner/gnorm", "norm",
+        "train_inner/gnorm",
     ),
     "lr": (
         "lr", "train/lr", "learning_rate", "train/learning_rate", "optim/learning_rate", "optim/lr",
@@ -36,7 +36,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "throughput/total_tokens", "total_tokens", "throughput/total_tokens_seen",
     ),
     "tokens": ("tokens",),
-    "param_norm": ("param_norm", "params_norm"),
+    "param_norm": ("param_norm", "params_norm", "params/norm/total"),
     "update_norm": ("update_norm",),
     "clip": ("clip",),
 }  # fmt: skip
@@ -99,7 +99,7 @@ class StepKey:
     """
 
     _EXACT = re.compile(r"\s*(\d{1,15})(?:\.0*)?(?:\s*/\s*(?:\d+|\?+))?\s*", re.ASCII)
-    _ROUNDED = re.compile(r"\s*\d+(?:\.\d+)?\s*[KMBT]\s*", re.ASCII)
+    _ROUNDED = re.compile(r"\s*\d+(?:\.\d+)?\s*[KMBT]\s*(?:/.*)?", re.ASCII)
 
     def __init__(self) -> None:
         self._last = 0

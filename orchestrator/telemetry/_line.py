@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.core.facts import Eval, Fact, step_of
+from orchestrator.core.facts import Eval, Fact, Step, step_of
 from orchestrator.telemetry._attempts import Attempts
 from orchestrator.telemetry._text import plain
 
@@ -20,13 +20,32 @@ class Row(NamedTuple):
     time: float = 0.0
 
 
+class Teller:
+    """Turns the rows of one text into facts, each in its attempt; repeats are left out."""
+
+    def __init__(self, attempt: int) -> None:
+        self.attempts = Attempts(attempt)
+
+    def facts(self, rows: Sequence[Row], rank: str = "") -> list[Fact]:
+        facts: list[Fact] = []
+        for step, values, evals, skipped, time in rows:
+            if values or skipped:
+                opening = self.attempts.place(step, rank)
+                if opening is not None:
+                    facts.extend(opening)
+                    facts.append(_step(self.attempts.attempt, step, values, skipped, time))
+            for name, value in evals:
+                facts.append(Eval(self.attempts.attempt, step, name, value if math.isfinite(value) else None, time))
+        return facts
+
+
 class LineParser(ABC):
     """A parser of lines. A format says what a text means: rows, nothing of interest, or not readable."""
 
     def __init__(self, attempt: int) -> None:
         self.skipped = 0
         self.rank = ""  # the label of the rank that wrote the line at hand
-        self.attempts = Attempts(attempt)
+        self.teller = Teller(attempt)
 
     @abstractmethod
     def rows(self, text: str) -> Sequence[Row] | None:
@@ -47,26 +66,16 @@ class LineParser(ABC):
         if rows is None:
             self.skipped += 1
             return ()
-        return self.facts(rows) if rows else ()
+        return self.teller.facts(rows, self.rank) if rows else ()
 
     def close(self) -> Sequence[Fact]:
-        return self.facts(self.rest())
+        return self.teller.facts(self.rest(), self.rank)
 
-    def facts(self, rows: Sequence[Row]) -> list[Fact]:
-        facts: list[Fact] = []
-        for row in rows:
-            self._tell(row, facts)
-        return facts
 
-    def _tell(self, row: Row, facts: list[Fact]) -> None:
-        step, values, evals, skipped, time = row
-        if values or skipped:
-            opening = self.attempts.place(step, self.rank)
-            if opening is not None:
-                facts.extend(opening)
-                facts.append(step_of(self.attempts.attempt, step, unmask(values), skipped=skipped, time=time))
-        for name, value in evals:
-            facts.append(Eval(self.attempts.attempt, step, name, value if math.isfinite(value) else None, time))
+def _step(attempt: int, step: int, values: Mapping[str, float | None], skipped: bool, time: float) -> Step:
+    if math.isfinite(sum(filter(None, values.values()))):
+        return Step(attempt, step, time, skipped=skipped, **values)  # type: ignore[arg-type]
+    return step_of(attempt, step, unmask(values), skipped=skipped, time=time)
 
 
 def unmask(values: Mapping[str, float | None]) -> Mapping[str, float | None]:

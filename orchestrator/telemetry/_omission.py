@@ -7,7 +7,7 @@ apart by its first records.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 _ENOUGH = 3  # records with a loss before a blank is no longer just "not logged"
 
@@ -37,7 +37,7 @@ class Omission:
         loss = values.get("loss")
         known = {name: value for name, value in values.items() if value is not None}
         if loss is not None:
-            self._saw(loss, set(known))
+            self._saw(loss, known.keys())
             return known
         beside = (self._beside or set()) - {"loss"}
         beside_it = not beside.isdisjoint(known)
@@ -51,7 +51,8 @@ class Omission:
         self._sparse = True
         return known
 
-    def _saw(self, loss: float, names: set[str]) -> None:
+    def _saw(self, loss: float, names: Set[str]) -> None:
         self.broken = not math.isfinite(loss)
         self._rows += 1
-        self._beside = names if self._beside is None else self._beside & names
+        if self._beside is None or not self._beside <= names:
+            self._beside = set(names) if self._beside is None else self._beside & names

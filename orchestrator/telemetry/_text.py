@@ -96,7 +96,7 @@ def plain(line: bytes) -> tuple[str, str]:
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
     text = line.decode("utf-8", "replace")
-    if "]:" not in text and not text.lstrip()[:1].isdigit():
+    if "]:" not in text and ": " not in text[:8]:
         return "", text
     label = _LABEL.match(text)
     end = label.end() if label else 0

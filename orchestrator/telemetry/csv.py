@@ -6,12 +6,15 @@ The cells of a NaN are blank in many writers: see _omission. Columns such as `va
 
 import csv
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from orchestrator.telemetry._keys import StepKey, chosen, role, value
 from orchestrator.telemetry._line import LineParser, Row
 from orchestrator.telemetry._table import Table
 from orchestrator.telemetry._text import Unclear
+
+_NAME = re.compile(r"[A-Za-z_][^\"=:{}\[\]|]*|")  # pandas leaves the name of an index column empty
 
 
 class _Header:
@@ -21,7 +24,7 @@ class _Header:
         self.size = len(names)
         fields = chosen(names)
         index = {name: at for at, name in reversed(list(enumerate(names)))}
-        self.step = index[fields.pop("step")] if "step" in fields else None
+        self.step = index[fields.pop("step")] if "step" in fields else -1
         self.fields = [(field, index[name]) for field, name in fields.items()]
         held_out = [name for name in names if (what := role(name)) and what.field == "eval"]
         self.evals = [(name, index[name], self._group(name, index)) for name in held_out]
@@ -34,7 +37,7 @@ class _Header:
 
     @property
     def useful(self) -> bool:
-        return any(field == "loss" for field, _ in self.fields) or (self.step is not None and self.size > 1)
+        return self.step >= 0 and bool(self.fields or self.evals)
 
 
 class CsvParser(LineParser):
@@ -50,36 +53,32 @@ class CsvParser(LineParser):
         if header is None:
             return self._begin(text.removeprefix("\ufeff"))
         cells = self._cells(text)
-        if len(cells) != header.size:
-            raise Unclear("a row of another length than its header")
         try:
+            if len(cells) != header.size:
+                raise Unclear("a row of another length than its header")
             return self._row(header, cells)
         except ValueError:
-            return self._begin(text)  # a second attempt wrote its header again
+            return self._begin(text)  # a second attempt may have written its header again
 
     def rest(self) -> Sequence[Row]:
         return self._table.rest()
 
     def _begin(self, text: str) -> Sequence[Row] | None:
         comma = max(",;\t", key=text.count)
-        names = [name.strip() for name in next(csv.reader([text], delimiter=comma), [])]
+        names = [name.strip() for name in _quoted(text, comma)]
         header = _Header(names)
-        if not header.useful or len(set(names)) < len(names):
+        if not header.useful or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
             return None
         self._header, self._comma = header, comma
         return ()
 
     def _cells(self, text: str) -> list[str]:
-        if '"' in text:
-            return next(csv.reader([text], delimiter=self._comma), [])
-        return text.split(self._comma)
+        return _quoted(text, self._comma) if '"' in text else text.split(self._comma)
 
     def _row(self, header: _Header, cells: list[str]) -> Sequence[Row]:
         values = {field: value(cells[at].strip()) for field, at in header.fields}
         evals = self._evals(header, cells)
         held_out = any(cells[at] for _, _, group in header.evals for at in group)
-        if header.step is None:
-            return self._table.add(Row(self._key.count("a CSV without a step column"), values, evals), held_out)
         bare = sum(map(bool, cells)) == 1
         return self._table.add(Row(self._key.read(cells[header.step]), values, evals), held_out, bare)
 
@@ -93,6 +92,13 @@ class CsvParser(LineParser):
             if number is not None:
                 evals.append((name, number))
         return tuple(evals)
+
+
+def _quoted(text: str, comma: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=comma), [])
+    except csv.Error as error:
+        raise Unclear(text) from error
 
 
 def parser(attempt: int) -> CsvParser:

@@ -17,7 +17,7 @@ _SCALER = re.compile(
     re.ASCII,
 )
 _PIPELINE = re.compile(r"steps: (\d{1,15}) loss: (\S+) iter time \(s\): .*", re.ASCII)
-_CHAT = re.compile(r"epoch: (\d{1,9})\|step: (\d{1,15})\|.*?\bact_loss: (\S+?)\|.*", re.ASCII)
+_CHAT = re.compile(r"epoch: (\d{1,9})\|step: (\d{1,15})\|ppo_ep: \d+\|act_loss: (\S+?)\|.*", re.ASCII)
 
 
 class DeepspeedParser(LineParser):

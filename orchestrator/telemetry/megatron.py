@@ -12,6 +12,7 @@ from orchestrator.telemetry._line import LineParser, Row, number
 from orchestrator.telemetry._text import Unclear
 
 _HEAD = re.compile(r"\s*(?:\[[^\]]*\]\s*)?iteration\s+(\d{1,15})\s*/\s*\d+\s*", re.ASCII)
+_COUNTER = re.compile(r"iteration\s+\d+\s*/", re.ASCII)
 _EVAL = re.compile(
     r"\s*(?:\[[^\]]*\]\s*)?(validation|test) loss at (?:iteration (\d{1,15})|the end of training)\b(.*)", re.ASCII
 )
@@ -34,11 +35,13 @@ class MegatronParser(LineParser):
         self._lost_is_wrong = False  # an earlier line had a loss
 
     def rows(self, text: str) -> Sequence[Row] | None:
+        if text.lstrip().startswith(("time (ms)", "-----")):
+            return ()
         if "|" not in text:
-            return () if text.lstrip().startswith(("time (ms)", "-----")) else None
+            return None
         head, *fields = text.split("|")
-        if fields.pop().strip():
-            raise Unclear("the line ends in the middle of a field")
+        if fields.pop().strip() or len(_COUNTER.findall(text)) > 1:
+            raise Unclear("the line ends in the middle of a field, or is two lines in one")
         found = _HEAD.fullmatch(head)
         if found is None:
             return self._evaluation(head, fields)
@@ -49,10 +52,10 @@ class MegatronParser(LineParser):
         for field in fields:
             name, colon, raw = field.partition(":")
             place = _FIELDS.get(name.strip())
+            if not colon or place in values:
+                raise Unclear("a field twice, or cut")
             if place is None:
                 continue
-            if place in values or not colon:
-                raise Unclear("a field twice, or cut")
             values[place] = number(raw)
         skips, nans = values.pop("skips", None), values.pop("nans", None)
         if nans:
@@ -72,7 +75,7 @@ class MegatronParser(LineParser):
         for field in fields:
             key, _, raw = field.partition(":")
             if key.strip() in ("lm loss value", "loss value"):
-                step = int(found[2]) if found[2] else self.attempts.newest
+                step = int(found[2]) if found[2] else max(self.teller.attempts.newest, 0)
                 return (Row(step, evals=((name, number(raw)),)),)
         return None
 

@@ -57,7 +57,7 @@ class Record(msgspec.Struct, tag="step"):
     param_norm: Number = None
     nonfinite: float | None = 0
     skipped: bool = False
-    phase: str | None = None
+    phase: str | int | None = None
     shards: tuple[str, ...] = ()
     ranks: Peers | None = None
 
@@ -166,7 +166,8 @@ def _step(attempt: int, m: Record) -> Step:
         return _odd_step(attempt, m)
     ranks = None if m.ranks is None else _ranks(m.ranks)
     loss, grad_norm, lr, *rest = values
-    head = (attempt, m.step, m.time, loss, grad_norm, lr, (), m.skipped, m.phase, m.shards, ranks)
+    phase = m.phase if m.phase.__class__ is not int else str(m.phase)
+    head = (attempt, m.step, m.time, loss, grad_norm, lr, (), m.skipped, phase, m.shards, ranks)
     return tuple.__new__(Step, (*head, *rest))
 
 
@@ -174,8 +175,9 @@ def _odd_step(attempt: int, m: Record) -> Step:
     names = ("loss", "grad_norm", "lr", "clip", "loss_scale", "tokens", "tokens_seen", "update_norm", "param_norm")
     values = {name: wire.number(getattr(m, name)) for name in names}
     ranks = None if m.ranks is None else _ranks(m.ranks)
+    phase = None if m.phase is None else str(m.phase)
     step = step_of(
-        attempt, m.step, unmask(values), time=m.time, skipped=m.skipped, phase=m.phase, shards=m.shards, ranks=ranks
+        attempt, m.step, unmask(values), time=m.time, skipped=m.skipped, phase=phase, shards=m.shards, ranks=ranks
     )
     if m.nonfinite and "grad_norm" not in step.nonfinite:
         step = step._replace(nonfinite=(*step.nonfinite, "grad_norm"))
@@ -189,16 +191,24 @@ def _finite(value: Number) -> float | None:
 
 def _ranks(peers: Peers) -> Ranks:
     loss, norm = peers.loss, peers.grad_norm
-    if not isinstance(loss, Spread):
+    if not isinstance(loss, Spread) and not isinstance(norm, Spread):
         return ranks_of(_listed(loss), _listed(norm))
-    odd = sorted((rank, known) for rank, value in loss.odd.items() if (known := wire.number(value)) is not None)
+    of_loss = loss if isinstance(loss, Spread) else Spread()
+    spreads = [spread for spread in (loss, norm) if isinstance(spread, Spread)]
+    odd = [(rank, known) for rank, value in of_loss.odd.items() if (known := _finite(value)) is not None]
+    words = {rank for spread in spreads for rank, value in spread.odd.items() if _wrong(value)}
     return Ranks(
         peers.n,
-        median=_finite(loss.median),
-        mad=_finite(loss.mad),
-        odd=tuple((rank, value) for rank, value in odd if math.isfinite(value)),
-        nonfinite=tuple(rank for rank, value in odd if not math.isfinite(value)),
+        median=_finite(of_loss.median),
+        mad=_finite(of_loss.mad),
+        odd=tuple(sorted(odd)),
+        nonfinite=tuple(sorted(words)),
     )
+
+
+def _wrong(value: Number) -> bool:
+    known = wire.number(value)
+    return known is not None and not math.isfinite(known)
 
 
 def _listed(values: list[Number] | Spread | None) -> list[float | None]:
