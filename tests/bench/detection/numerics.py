@@ -14,7 +14,7 @@ def _nonfinite(s: Series, at: int, end: int, seen: int | None = None) -> Expecte
     """Records [at, end) are not finite; `seen` is the record that can first tell."""
     told = int(s.steps[at if seen is None else seen])
     event = Event(told, int(s.steps[end - 1]), np.inf, np.inf)
-    return Expected("nonfinite", int(s.steps[at]), told, told, told, (event,))
+    return Expected("nonfinite", int(s.steps[at]), told, told, event.last, (event,))
 
 
 def _base(rng: Generator, records: int = 1200) -> tuple[Series, int]:
