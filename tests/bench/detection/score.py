@@ -150,8 +150,12 @@ def judge(run: Run, recording: Mapping[str, Any]) -> Verdict:
 
 
 def judge_alarms(run: Run, steps: Sequence[int], alarms: Sequence[int]) -> Verdict:
-    """The records (indices into `steps`) at which a peer fires; neighbouring alarms are one false action."""
-    fired = [steps[k] for k in alarms]
+    """The records (indices into `steps`) at which a peer fires; neighbouring alarms are one false action.
+
+    An alarm that merely goes on from the record before finds nothing: a detector stuck at "fire" is blind.
+    """
+    on = set(alarms)
+    fired = [steps[k] for k in alarms if k - 1 not in on]
     verdict = Verdict(run.name, run.seed, run.line, run.steps, not run.expected)
     begun = [k for n, k in enumerate(alarms) if not n or k - alarms[n - 1] > APART]
     verdict.planned_alarms = _near([steps[k] for k in begun], run.planned)

@@ -99,6 +99,8 @@ def test_a_peer_is_judged_by_the_steps_it_fires_at() -> None:
     nan, spike = (steps.index(e.fault) for e in run.expected)
     assert [f.delay for f in score.judge_alarms(run, steps, [nan, spike]).found] == [0, 0]
     assert [f.delay for f in score.judge_alarms(run, steps, [nan]).found] == [0, None]
+    stuck = list(range(nan, spike + 80))
+    assert [f.delay for f in score.judge_alarms(run, steps, stuck).found] == [0, None]
     healthy = RUNS["phase_up"]
     steps = [m["step"] for m in healthy.messages if m["type"] == "step"]
     assert score.judge_alarms(healthy, steps, [100, 101, 105, 500]).false_actions == 2
