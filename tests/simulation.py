@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from orchestrator import registry
 from orchestrator.core.decide import decide
 from orchestrator.core.facts import (
-    Action, Announced, Checkpoint, Decision, Exited, Fact, Launched, Order, Outcome, Step, Tick, step_of,
+    Action,
+    Announced,
+    Checkpoint,
+    Decision,
+    Exited,
+    Fact,
+    Launched,
+    Order,
+    Outcome,
+    Step,
+    Tick,
+    step_of,
 )  # fmt: skip
 from orchestrator.core.policy import Policy, Rules
 from orchestrator.core.state import FINAL, State, first

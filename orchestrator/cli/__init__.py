@@ -61,7 +61,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
-    except Exception:  # the top of the command line: a bug of ours is said as one
+    except Exception:  # noqa: BLE001  the top of the command line: a bug of ours is said as one
         traceback.print_exc()
         click.echo("orchestrate: this is a bug of orchestrate; the run itself goes on untouched", err=True)
         code = 70

@@ -15,7 +15,7 @@ VERBS = ("stop", "release", "approve")
 @click.option("--why", default="", help="Said in the journal with your name.")
 def command(run: str, verb: str, why: str) -> int:
     """Tell a run to stop, approve what it proposes, or release it from a hold."""
-    _, state, where = known(run)
+    where = known(run)[2]
     if verb == "release" and not why:
         raise click.UsageError("say why: --why '...'")
     orders.give(RunDir(where.path), verb, why)

@@ -96,13 +96,14 @@ def _ladder(rules: Rules, state: State, incident: Incident) -> tuple[tuple[tuple
     if count > failure.max:
         return (), f"{incident.cls} {count} times without progress between, the policy allows {failure.max}"
     if incident.alike >= ALIKE:
-        return (), f"{incident.cls} again at step {incident.onset} in the same way: a retry unchanged would meet it again"
+        return (
+            (),
+            f"{incident.cls} again at step {incident.onset} in the same way: a retry unchanged would meet it again",
+        )
     return (failure.respond,) * (incident.rung + 1) if failure.respond else (), ""
 
 
-def _rung(
-    rules: Rules, state: State, incident: Incident, rung: tuple[Response, ...], mode: Mode
-) -> Decision:
+def _rung(rules: Rules, state: State, incident: Incident, rung: tuple[Response, ...], mode: Mode) -> Decision:
     """One rung as absolute actions; a refusal that needs a person becomes hold."""
     draft: tuple[Action, ...] = ()
     notes = []
@@ -141,5 +142,3 @@ def _numbered(
     begin = state.actions[-1].action.id + 1 if state.actions else 1
     numbered = tuple(action._replace(id=begin + i) for i, action in enumerate(actions))
     return Decision(state.decisions + 1, incident, numbered, mode, state.time, why, rung)
-
-

@@ -9,12 +9,38 @@ from typing import Any
 from orchestrator.core.classify import Change, Excursion, observe, resume
 from orchestrator.core.effects import await_effect, check, saved
 from orchestrator.core.facts import (
-    Action, Announced, Checkpoint, Decision, Ended, Eval, Exited, Fact, Launched, Order, Outcome, Step, Supervised, Tick,
+    Action,
+    Announced,
+    Checkpoint,
+    Decision,
+    Ended,
+    Eval,
+    Exited,
+    Fact,
+    Launched,
+    Order,
+    Outcome,
+    Step,
+    Supervised,
+    Tick,
 )  # fmt: skip
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.state import (
-    STAGE, Attempt, Counts, Entry, History, Incident, IncidentClass, Ordered, Snapshot, State, attempt_of,
-    find, first, move, put,
+    STAGE,
+    Attempt,
+    Counts,
+    Entry,
+    History,
+    Incident,
+    IncidentClass,
+    Ordered,
+    Snapshot,
+    State,
+    attempt_of,
+    find,
+    first,
+    move,
+    put,
 )  # fmt: skip
 
 SNAPSHOTS = 64
@@ -281,8 +307,12 @@ def _complete(state: State, attempt: Attempt) -> bool:
 
 
 def _with_attempt(state: State, number: int, **what: object) -> State:
-    attempts = tuple(a._replace(**what)  # type: ignore[arg-type]
-        if a.number == number else a for a in state.attempts)
+    attempts = tuple(
+        a._replace(**what)  # type: ignore[arg-type]
+        if a.number == number
+        else a
+        for a in state.attempts
+    )
     return state._replace(attempts=attempts)
 
 
@@ -436,7 +466,9 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
 
 def _outcome(rules: Rules, state: State, fact: Outcome) -> State:
     actions = tuple(
-        o._replace(status=fact.status, detail=fact.detail) if o.action.id == fact.action and o.status == "ordered" else o
+        o._replace(status=fact.status, detail=fact.detail)
+        if o.action.id == fact.action and o.status == "ordered"
+        else o
         for o in state.actions
     )
     if actions == state.actions:

@@ -142,7 +142,7 @@ class Keep:
 class Checkpoints:
     """When to save, what to keep, and what makes a checkpoint a rollback target."""
 
-    every: Cadence = Cadence(1000.0, "steps")
+    every: Cadence = field(default_factory=lambda: Cadence(1000.0, "steps"))
     before_phase_switch: bool = True
     after_incident: Denser | None = None
     healthy_after: Steps = 300

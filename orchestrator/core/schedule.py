@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.facts import Cut
 from orchestrator.core.policy import (
-    Checkpoints, Clip, Decay, Denser, Keep, Phase, Policy, Saturated, Schedule, Warmup,
+    Checkpoints,
+    Clip,
+    Decay,
+    Denser,
+    Keep,
+    Phase,
+    Policy,
+    Saturated,
+    Schedule,
+    Warmup,
 )  # fmt: skip
 from orchestrator.core.units import Cadence
 
@@ -134,9 +143,7 @@ def policy_of(plan: Mapping[str, Any]) -> Policy:
     schedule, saving, clip = plan["schedule"], dict(plan["checkpoints"]), dict(plan["clip"])
     if schedule is not None:
         warmup, decay = schedule["warmup"], schedule["decay"]
-        schedule = Schedule(
-            peak=schedule["peak"], warmup=warmup and Warmup(**warmup), decay=decay and Decay(**decay)
-        )
+        schedule = Schedule(peak=schedule["peak"], warmup=warmup and Warmup(**warmup), decay=decay and Decay(**decay))
     saving["every"] = Cadence(**saving["every"])
     saving["after_incident"] = saving["after_incident"] and Denser(**saving["after_incident"])
     saving["keep"] = saving["keep"] and Keep(**saving["keep"])

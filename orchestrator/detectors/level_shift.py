@@ -6,6 +6,7 @@ what it is. The reference is the lowest long mean since the last re-basing.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
 from statistics import median
 from typing import NamedTuple
@@ -63,7 +64,7 @@ class LevelShift:
         return State(0.0, 0, 0, blocks, begins, best), self._judge(blocks, begins, best, point.step)
 
     def _judge(self, blocks: tuple[float, ...], begins: tuple[int, ...], best: float, step: int) -> Reading | None:
-        differences = [abs(after - before) for before, after in zip(blocks, blocks[1:], strict=False)]
+        differences = [abs(after - before) for before, after in pairwise(blocks)]
         spread = 1.4826 * median(differences) / sqrt(2.0)
         for width in (SHORT, LONG):
             level = sum(blocks[-width:]) / width

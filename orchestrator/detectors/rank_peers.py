@@ -19,7 +19,7 @@ RATE = 0.05  # of the running mean and deviation of a rank's ratio
 class State(NamedTuple):
     """Each rank's usual ratio and its deviation; per rank, odd records in a row."""
 
-    count: int = 0
+    seen: int = 0
     usual: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
     odd: tuple[int, ...] = ()
@@ -64,13 +64,13 @@ class RankPeers:
         usual, spread, odd = list(state.usual), list(state.spread), [0] * len(ratios)
         for rank, ratio in enumerate(ratios):
             gap = ratio - usual[rank]
-            if state.count >= YOUNG and gap > max(self.above, self.sigmas * spread[rank]):
+            if state.seen >= YOUNG and gap > max(self.above, self.sigmas * spread[rank]):
                 odd[rank] = state.odd[rank] + 1
                 continue
             usual[rank] += RATE * gap
             spread[rank] += RATE * (abs(gap) * 1.2533 - spread[rank])
         worst = max(range(len(odd)), key=lambda rank: (odd[rank], ratios[rank]))
-        state = State(state.count + 1, tuple(usual), tuple(spread), tuple(odd))
+        state = State(state.seen + 1, tuple(usual), tuple(spread), tuple(odd))
         if odd[worst] < self.points:
             return state, None
         loss = ranks.loss[worst]

@@ -23,7 +23,7 @@ YOUNG_SPREADS = 3.0
 class State(NamedTuple):
     """The accepted points and their residuals, the centre and spread last calculated, flagged in a row."""
 
-    count: int = 0
+    seen: int = 0
     centre: float = 0.0
     spread: float = 0.0
     recent: tuple[float, ...] = ()
@@ -60,27 +60,27 @@ class RobustZ:
         value = point.loss if self.signal == "loss" else point.grad_norm
         if value is None:
             return state, None
-        count, centre, spread, recent, residuals, flagged = state
-        if count >= 3:
-            limit = self._limit(count, centre, spread)
+        seen, centre, spread, recent, residuals, flagged = state
+        if seen >= 3:
+            limit = self._limit(seen, centre, spread)
             if value > limit and flagged < self.window:
                 kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
                 reading = Reading("robust_z", self.signal, kind, point.step, value, centre, limit, spread)
-                return State(count, centre, spread, recent, residuals, flagged + 1), reading
+                return State(seen, centre, spread, recent, residuals, flagged + 1), reading
             residuals = (*residuals, value - centre)
         recent = (*recent, value)
-        count += 1
-        if count <= EVERY or count % EVERY == 0 or flagged >= self.window:
+        seen += 1
+        if seen <= EVERY or seen % EVERY == 0 or flagged >= self.window:
             recent = recent[-CENTRE:] if flagged < self.window else (value,)
             residuals = residuals[-self.window :]
             centre = median(recent)
             if len(residuals) >= EVERY:
                 spread = 1.4826 * median(map(abs, residuals))
-        return State(count, centre, spread, recent, residuals, 0), None
+        return State(seen, centre, spread, recent, residuals, 0), None
 
-    def _limit(self, count: int, centre: float, spread: float) -> float:
+    def _limit(self, seen: int, centre: float, spread: float) -> float:
         size = abs(centre)
-        if count < YOUNG:
+        if seen < YOUNG:
             return centre + max(YOUNG_SPREADS * self.threshold * spread, YOUNG_RATIO * size)
         return centre + max(self.threshold * spread, self.floor * size, 1e-12)
 

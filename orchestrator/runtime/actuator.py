@@ -10,7 +10,7 @@ from orchestrator.core.policy import World
 
 
 class Actuator(threading.Thread):
-    """Applies one action after the other. `may_act` is asked before each: a supervisor that lost its epoch does nothing."""
+    """Applies one action after the other; `may_act` is asked before each, for an epoch may be lost at any time."""
 
     def __init__(
         self, world: World, put: Callable[[Fact], None], clock: Callable[[], float], may_act: Callable[[], bool]
@@ -37,6 +37,6 @@ class Actuator(threading.Thread):
     def _applied(self, action: Action) -> Outcome:
         try:
             detail = registry.load("actions", action.verb).apply(action, self._world)
-        except Exception as error:  # the failure of an action is a value
+        except Exception as error:  # noqa: BLE001  the failure of an action is a value
             return Outcome(action.id, "failed", f"{type(error).__name__}: {error}", self._clock())
         return Outcome(action.id, "done", str(detail), self._clock())

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -51,12 +52,12 @@ def main(folder: str) -> int:
     return 0
 
 
-def _start(launch: dict[str, object], attempt: Path) -> "subprocess.Popen[bytes]":
+def _start(launch: dict[str, Any], attempt: Path) -> "subprocess.Popen[bytes]":
     with open(attempt / "output.log", "ab") as output:
         return subprocess.Popen(
-            launch["command"],  # type: ignore[arg-type]
-            cwd=launch["cwd"],  # type: ignore[arg-type]
-            env={**os.environ, **launch["env"]},  # type: ignore[dict-item]
+            launch["command"],
+            cwd=launch["cwd"],
+            env={**os.environ, **launch["env"]},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -35,7 +35,7 @@ Item: TypeAlias = Record | Exception
 Listener: TypeAlias = Callable[[State, Fact], None]
 
 
-class Detached(Exception):  # noqa: N818  (no error: the person asked for it)
+class Detached(Exception):
     """The supervisor was asked to leave the job running."""
 
 
@@ -190,5 +190,3 @@ def _header(config: Config, loaded: Loaded) -> dict[str, Any]:
         "overrides": list(config.overrides),
         "config": redacted(config.values),
     }
-
-

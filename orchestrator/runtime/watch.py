@@ -1,4 +1,4 @@
-"""The eyes on one attempt: its telemetry as it grows, its checkpoints, its end. A source: it only puts facts on the queue."""
+"""The eyes on one attempt: its telemetry as it grows, its checkpoints, its end. It only puts facts on the queue."""
 
 import threading
 import time
@@ -54,7 +54,7 @@ class Watch(threading.Thread):
                     self._put(Record(self._exit(record)))
                     return
                 self.stopped.wait(POLL)
-        except Exception as error:  # a source's thread must not die unheard
+        except Exception as error:  # noqa: BLE001  a source's thread must not die unheard
             self._put(error)
 
     # --- telemetry -----------------------------------------------------------------------------------
@@ -99,7 +99,9 @@ class Watch(threading.Thread):
         if wrong := self._layout.verify(fs, path):
             return seen._replace(state="corrupt", why=wrong)
         marker = read_json(Path(path) / COMPLETE) or {}
-        return seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
+        return (
+            seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
+        )
 
     # --- the end -------------------------------------------------------------------------------------
 

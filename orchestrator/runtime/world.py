@@ -39,7 +39,9 @@ _touch = retry(
 class JobWorld:
     """One run's job. `levels`, `attempt` and `epoch` are what the supervisor last wished for."""
 
-    def __init__(self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]
+    ) -> None:
         self._config, self._run, self._policy, self._put, self._clock = config, run, policy, put, clock
         self.levels = Levels()
         self.attempt = 0
@@ -56,7 +58,9 @@ class JobWorld:
             self._prepare(folder, attempt, step, checkpoint)
             self._keep(folder)
         process = self._begun(folder)
-        launched = Launched(attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock())
+        launched = Launched(
+            attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock()
+        )
         self._put(launched)
         return f"attempt {attempt} runs as process {launched.pid} from step {step}"
 
@@ -193,7 +197,8 @@ class JobWorld:
         levels = self.levels
         body: Mapping[str, Any] = {
             "epoch": self.epoch, "attempt": attempt, "cuts": [list(cut) for cut in levels.cuts],
-            "clip_scale": levels.clip_scale, "save": levels.save - base, "dense_until": levels.dense_until, "stop": stop,
+            "clip_scale": levels.clip_scale, "save": levels.save - base, "dense_until": levels.dense_until,
+            "stop": stop,
         }  # fmt: skip
         write_json(folder.path / wire.DIRECTIVE, body)
 

@@ -44,7 +44,8 @@ def main() -> None:
         whole = sum(each.complete for each in checked)
         size = len(files[".metadata"])
         print(
-            f"verify: {whole} whole of {len(found)}, metadata of {size} bytes each: {seconds:.3f} s, processor {used:.3f} s"
+            f"verify: {whole} whole of {len(found)}, metadata of {size} bytes each: "
+            f"{seconds:.3f} s, processor {used:.3f} s"
         )
         start = time.perf_counter()
         dcp.verify(fs, found[0].path)
