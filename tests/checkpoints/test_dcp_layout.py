@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import fsspec
@@ -141,6 +143,27 @@ def test_one_broken_checkpoint_does_not_hurt_the_rest_of_its_batch(tmp_path):
     (tmp_path / "step-2" / ".metadata").write_bytes(b"\x80\x02" + b"]" * 10 + b"(" * 100_000)
     checked = check(dcp, FS, dcp.scan(FS, str(tmp_path)))
     assert [each.complete for each in checked] == [True, False, True]
+
+
+def test_a_scan_starts_no_process_and_a_batch_is_verified_by_one(tmp_path, monkeypatch):
+    for step in range(1, 11):
+        save(tmp_path, step)
+    started, real = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *args, **rest: started.append(args) or real(*args, **rest))
+    found = dcp.scan(FS, str(tmp_path))
+    assert started == []
+    assert all(each.complete for each in check(dcp, FS, found))
+    assert len(started) == 1
+
+
+def test_neither_scan_nor_verification_needs_torch(tmp_path):
+    save(tmp_path, 1)
+    code = (
+        "import sys, fsspec; from orchestrator.checkpoints import dcp; fs = fsspec.filesystem('file');"
+        "print([dcp.verify(fs, each.path) for each in dcp.scan(fs, sys.argv[1])], 'torch' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert told.stdout.strip() == "[''] False", told.stderr
 
 
 def test_weights_alone_are_told_by_the_keys_of_the_metadata(tmp_path):

@@ -87,6 +87,12 @@ def test_whole_ones_are_found_in_the_order_of_their_numbers(place, kit):
     assert all(isinstance(word, str) for word in kit.layout.resume_hint(found[0]))
 
 
+@each_kit
+def test_where_nothing_was_saved_yet_there_is_nothing_to_find(place, kit):
+    assert kit.layout.scan(place.fs, f"{place.root}/never") == []
+    assert kit.layout.verify(place.fs, f"{place.root}/never/{kit.base(5)}") == "it is gone"
+
+
 def without(name: str) -> Any:
     return lambda files: {each: data for each, data in files.items() if each != name}
 

@@ -1,6 +1,6 @@
 """How long a scan takes: 1,000 checkpoints of 64 files on a local disk. Target: 1 s.
 
-python tests/bench/checkpoints/scan.py [FOLDER]
+python tests/bench/checkpoints/scan_checkpoints.py [FOLDER]
 """
 
 import json
