@@ -48,9 +48,8 @@ def action_json(action: Action, status: str = "", detail: str = "") -> dict[str,
     return {**told, "outcome": status, "detail": detail} if status else told
 
 
-def incident_json(state: State, incident: Incident) -> dict[str, Any]:
+def incident_json(incident: Incident, actions: list[dict[str, Any]]) -> dict[str, Any]:
     """One incident with the actions it caused."""
-    mine = [o for o in state.actions if o.action.incident == incident.id]
     low, onset = incident.onset_low, incident.onset
     return {
         "id": incident.id,
@@ -67,13 +66,18 @@ def incident_json(state: State, incident: Incident) -> dict[str, Any]:
         "events": incident.events,
         "reason": incident.reason,
         "shards": list(incident.shards),
-        "actions": [action_json(o.action, o.status if o.applied else "not applied", o.detail) for o in mine],
+        "actions": actions,
     }
 
 
 def incidents_json(state: State) -> list[dict[str, Any]]:
     """Every incident that was not merged into another."""
-    return [incident_json(state, incident) for incident in state.incidents if incident.merged is None]
+    told: dict[int, list[dict[str, Any]]] = {incident.id: [] for incident in state.incidents}
+    for o in state.actions:
+        told.get(o.action.incident, []).append(
+            action_json(o.action, o.status if o.applied else "not applied", o.detail)
+        )
+    return [incident_json(incident, told[incident.id]) for incident in state.incidents if incident.merged is None]
 
 
 def checkpoints_json(rules: Rules, state: State) -> list[dict[str, Any]]:

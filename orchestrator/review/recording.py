@@ -1,0 +1,141 @@
+"""A RECORDING: a run directory, a journal, wire JSONL, CSV, a TensorBoard folder, or a log of a named format."""
+
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from orchestrator import registry
+from orchestrator.config import RunDir
+from orchestrator.core.facts import Fact
+from orchestrator.errors import ConfigError, OrchestrateError, PluginError, RunDirError
+from orchestrator.store import journal
+from orchestrator.telemetry._text import records
+
+JOURNAL = "journal"
+_WORD = b'"checkpoint"'
+_CHUNK = 1 << 20
+
+
+class Recording:
+    """What a run left behind, as facts in their order; `skipped` counts the lines that could not be read."""
+
+    def __init__(self, path: str, format: str | None = None) -> None:
+        self.path = path
+        self.skipped = 0
+        self.header: dict[str, Any] = {}
+        self._file, self.format = _found(Path(path), format)
+        if self.format == JOURNAL:
+            self.header = _said(path, lambda: journal.header_of(self._file))
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact; ConfigError where the recording cannot be read."""
+        try:
+            yield from self._facts()
+        except (OSError, RunDirError) as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error}") from error
+
+    def _facts(self) -> Iterator[Fact]:
+        if self.format == JOURNAL:
+            yield from (record.fact for record in journal.stream(self._file))
+            return
+        source = registry.load("telemetry", self.format)
+        if not hasattr(source, "parser"):
+            yield from source.read(self._file)
+            return
+        parser = source.parser(1)
+        yield from records(self._file, parser)
+        self.skipped = parser.skipped
+
+    @property
+    def tells_checkpoints(self) -> bool:
+        """Whether its text speaks of saved checkpoints, by a quick look through it."""
+        if not self._file.is_file():
+            return False
+        rest = b""
+        with open(self._file, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                text = rest + chunk
+                if _says_checkpoint(text):
+                    return True
+                rest = text[-64:]
+        return False
+
+
+def _says_checkpoint(text: bytes) -> bool:
+    """`"checkpoint"` as the value of a message's type or of a fact's tag, not as a key."""
+    at = text.find(_WORD)
+    while at >= 0:
+        before = text[max(at - 16, 0) : at].rstrip()
+        if before.endswith(b":") and before[:-1].rstrip().endswith((b'"type"', b'"fact"')):
+            return True
+        at = text.find(_WORD, at + 1)
+    return False
+
+
+def _said(path: str, read: Any) -> Any:
+    try:
+        return read()
+    except OrchestrateError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _found(path: Path, format: str | None) -> tuple[Path, str]:
+    """The file (or folder) to read and its format; ConfigError says what is missing."""
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such recording")
+    if path.is_dir() and RunDir(path).journal.is_file():
+        path = RunDir(path).journal
+    if format is not None:
+        return path, _known(format)
+    if path.is_dir():
+        if next(path.rglob("*tfevents*"), None) is None:
+            raise ConfigError(f"{path}: neither a run directory (no journal) nor a folder of TensorBoard event files")
+        return path, "tensorboard"
+    return path, _sniffed(path)
+
+
+def _known(name: str) -> str:
+    if name == JOURNAL:
+        return name
+    known = registry.names("telemetry")
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise PluginError(f"--format {name}: there is no such format; {hint}known are {', '.join(known)}")
+    return name
+
+
+def _sniffed(path: Path) -> str:
+    """The format of a file by its name and its first line."""
+    if "tfevents" in path.name:
+        return "tensorboard"
+    with open(path, "rb") as file:
+        head = file.read(_CHUNK).lstrip(b"\xef\xbb\xbf")
+    for line in head.splitlines()[:20]:
+        if line.strip():
+            if (found := _of_line(line, path.suffix)) is not None:
+                return found
+            break
+    if path.suffix in (".csv", ".tsv"):
+        return "csv"
+    known = ", ".join(registry.names("telemetry"))
+    raise ConfigError(f"{path}: its format cannot be told; add --format NAME, one of {known}")
+
+
+def _of_line(line: bytes, suffix: str) -> str | None:
+    """The format that a first line speaks: JSON of ours, JSON of somebody's, or a header of columns."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        words = [word.strip(' "').lower() for word in line.decode("utf-8", "replace").replace(";", ",").split(",")]
+        columns = len(words) > 1 and any("loss" in word for word in words) and not line.lstrip().startswith(b"{")
+        return "csv" if columns else None
+    if not isinstance(said, dict):
+        return None
+    if said.get("fact") == "header":
+        return JOURNAL
+    if isinstance(said.get("type"), str):
+        return "wire"
+    return "jsonl" if "jsonl" in registry.names("telemetry") else None
