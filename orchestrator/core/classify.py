@@ -20,11 +20,13 @@ SpikeClass: TypeAlias = Literal["isolated", "repeated", "persistent", "nonfinite
 CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local": 2, "persistent": 3, "nonfinite": 4}
 
 QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
+QUIET_STEPS = 50  # in a sparse log so many steps do
+MASSIVE, MASSIVE_STEPS = 0.3, 20  # a rise so high is a level after so few steps already
 SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
 LEAD_STEPS = 8  # a grad-norm excursion that ended at most so many steps before belongs to the spike
 TAIL = 64  # points of an open excursion that are remembered
 ACCEPT_POINTS = 2000  # an excursion that lasts so long without an answer is the new level
-LR_RISE = 0.1  # what a planned rise of the rate may raise the loss by
+LR_RISE, LR_FORGIVEN, LR_GRACE = 0.15, 0.1, 200  # a rise of the rate from which on; what it may raise the loss by; steps
 
 
 class Excursion(NamedTuple):
@@ -48,6 +50,7 @@ class Excursion(NamedTuple):
     bad_steps: tuple[int, ...] = ()
     skipped: bool = True
     confirmed: bool = False
+    excess: float = 0.0  # the confirmed height of a raised level, in units of the loss
 
     @property
     def height(self) -> float:
@@ -78,6 +81,7 @@ class Watch(NamedTuple):
     grace: Grace | None = None
     settle: int = 0
     lead: tuple[int, int] | None = None
+    lr: float | None = None
 
 
 class Change(NamedTuple):
@@ -107,6 +111,11 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
     """One step on: the next watch, and what changed by it."""
     if point.phase != watch.phase and point.phase is not None:
         watch = _enter_phase(rules, watch, point)
+    lr = point.lr
+    if lr is not None and lr != watch.lr:
+        watch = _new_rate(rules, watch, point)
+    if watch.settle:
+        return _settling(rules, watch, point)
     states = []
     readings: list[Reading] = []
     for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True):
@@ -114,18 +123,34 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
         states.append(state)
         if reading is not None:
             readings.append(reading)
-    before, level, loss = watch.last_step, watch.level, point.loss
-    if loss is not None and not readings and watch.open is None:
-        level = loss if level is None else level + (loss - level) * 0.0625
-    watch = Watch(
-        tuple(states), watch.open, level, point.step, watch.phase, watch.grace, max(watch.settle - 1, 0), watch.lead
-    )
-    if not readings and watch.open is None and watch.grace is None:
-        return watch, ()
-    if watch.settle and readings:
-        readings = [reading for reading in readings if reading.kind == "nonfinite"]
+    _, now, level, before, phase, grace, settle, lead, lr = watch
+    loss = point.loss
+    if not readings and now is None:
+        if loss is not None:
+            level = loss if level is None else level + (loss - level) * 0.0625
+        if grace is None:
+            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, lr), ()
+    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, lr)
     watch, readings = _forgive(rules, watch, point, readings, before)
     return _follow(rules, watch, point, readings, before)
+
+
+def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
+    """A record just after a launch: nothing is learned of it, and only what is not finite is seen."""
+    seen = [detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)]
+    readings = [reading for reading in seen if reading is not None and reading.signal == "finite"]
+    before = watch.last_step
+    watch = watch._replace(last_step=point.step, settle=watch.settle - 1)
+    return _follow(rules, watch, point, readings, before)
+
+
+def _new_rate(rules: Rules, watch: Watch, point: Step) -> Watch:
+    """A planned rise of the rate forgives a bounded rise of the loss; warm-up's first steps are such rises too."""
+    rose = watch.lr is not None and point.lr is not None and point.lr > watch.lr * (1.0 + LR_RISE) > 0.0
+    watch = watch._replace(lr=point.lr)
+    if not rose or watch.level is None or watch.open is not None or watch.grace is not None:
+        return watch
+    return rebase(rules, watch)._replace(grace=Grace(point.step + LR_GRACE, 20, watch.level, LR_FORGIVEN))
 
 
 def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
@@ -166,25 +191,33 @@ def _follow(
     """The open excursion, or a new one, with this point."""
     watch = watch._replace(lead=_lead(watch.lead, readings, point.step))
     seen = [reading for reading in readings if reading.kind != "leading"]
-    happened: list[Literal["opened", "promoted", "confirmed", "closed"]] = []
-    now = watch.open
+    changes: list[Change] = []
+    now, happened = watch.open, ""
+    if now is not None and now.cls == "rank_local" and _class_of(seen) == "nonfinite":
+        changes.append(Change("closed", now))  # the rank's trouble became everybody's: that is another one
+        now = None
     if now is None:
         if not seen:
-            return watch, ()
-        now = _opened(seen, point, before, watch.lead)
-        happened.append("opened")
+            return watch._replace(open=None), tuple(changes)
+        now, happened = _opened(seen, point, before, watch.lead), "opened"
     elif seen and (worse := _promoted(now, seen)).cls != now.cls:
-        now = worse
-        happened.append("promoted")
+        now, happened = worse, "promoted"
     now = _extended(now, point, seen)
+    kinds: list[Literal["opened", "promoted", "confirmed", "closed"]] = []
+    if happened:
+        kinds.append("opened" if happened == "opened" else "promoted")
     if not now.confirmed and _confirmed(rules.policy, now, point):
-        now = now._replace(cls="persistent" if now.cls == "isolated" else now.cls, confirmed=True)
-        happened.append("confirmed")
-    over = _over(rules.policy.spikes.persistent, now)
+        cls: SpikeClass = "persistent" if now.cls == "isolated" else now.cls
+        now = now._replace(cls=cls, confirmed=True, excess=max(now.excess, _recent(now) - now.baseline))
+        kinds.append("confirmed")
+    over = _over(now, point)
     if over:
-        happened.append("closed")
+        if now.cls == "persistent" and not now.confirmed:
+            now = now._replace(cls="isolated")  # it came back before it was a level
+        kinds.append("closed")
         watch = rebase(rules, watch) if now.points >= ACCEPT_POINTS else watch._replace(lead=None)
-    return watch._replace(open=None if over else now), tuple(Change(kind, now) for kind in happened)
+    changes += [Change(kind, now) for kind in kinds]
+    return watch._replace(open=None if over else now), tuple(changes)
 
 
 def _lead(lead: tuple[int, int] | None, readings: list[Reading], step: int) -> tuple[int, int] | None:
@@ -214,7 +247,7 @@ def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, 
     low = min(onset, before + 1)
     return Excursion(
         cls, onset, low, point.step, loss.baseline, loss.spread, loss.threshold, tuple(readings), rank=rank,
-        last_bad=point.step,
+        last_bad=point.step, excess=loss.value - loss.baseline if loss.kind == "level" else 0.0,
     )  # fmt: skip
 
 
@@ -263,28 +296,49 @@ def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
         return not now.skipped or len(recent) > skips.max
     if now.cls == "rank_local":
         return now.points >= confirm.points
-    held = now.points >= confirm.points and point.step - now.onset >= confirm.for_
-    return held and now.quiet < confirm.points and _raised(policy.spikes.persistent, now)
+    lasted = point.step - now.onset
+    if now.points < confirm.points or now.quiet >= confirm.points or lasted < min(confirm.for_, MASSIVE_STEPS):
+        return False
+    if lasted < confirm.for_:
+        return _massive(now)
+    return _raised(policy.spikes.persistent, now)
+
+
+def _massive(now: Excursion) -> bool:
+    """So high, and not on its way back, that no more waiting is needed."""
+    if now.peak is None or not now.tail:
+        return False
+    high = _recent(now) > now.baseline + MASSIVE * abs(now.baseline)
+    return high and now.quiet == 0 and now.tail[-1] > 0.5 * (now.baseline + now.peak)
+
+
+def _recent(now: Excursion) -> float:
+    """The level of the newest half of the points, at least three."""
+    return _median(now.tail[-max(3, len(now.tail) // 2) :]) if now.tail else now.baseline
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
     """Whether the newest half of the points stands above the old level by more than noise and `above`."""
-    recent = now.tail[-max(3, len(now.tail) // 2) :]
-    if not recent:
-        return False
-    margin = max(persistent.confirm.above * abs(now.baseline), 3.0 * now.spread / math.sqrt(len(recent)))
-    return _median(recent) > now.baseline + margin
+    count = max(3, len(now.tail) // 2)
+    margin = max(persistent.confirm.above * abs(now.baseline), 3.0 * now.spread / math.sqrt(count))
+    return bool(now.tail) and _recent(now) > now.baseline + margin
 
 
-def _over(persistent: Persistent, now: Excursion) -> bool:
+def _over(now: Excursion, point: Step) -> bool:
     """Whether the old level is back, or has been given up."""
     if now.points >= ACCEPT_POINTS:
         return True
-    if now.evidence[0].kind == "level" and now.cls == "persistent":
-        return len(now.tail) >= 20 and now.quiet >= QUIET_POINTS and not _raised(persistent, now)
-    if now.cls == "persistent" and now.confirmed:
-        return now.quiet >= QUIET_POINTS and not _raised(persistent, now._replace(tail=now.tail[-QUIET_POINTS:]))
-    return now.quiet >= QUIET_POINTS
+    if now.cls == "persistent":
+        return _back(now)
+    return now.quiet >= QUIET_POINTS or (now.quiet > 0 and point.step - now.last_bad >= QUIET_STEPS)
+
+
+def _back(now: Excursion) -> bool:
+    """Whether half of the raise is gone, over as many points as the noise asks for."""
+    excess = now.excess or now.threshold - now.baseline
+    needed = (10.0 * now.spread / excess) ** 2 if excess > 0.0 else TAIL
+    count = int(min(max(needed, QUIET_POINTS), TAIL))
+    return len(now.tail) >= count and _median(now.tail[-count:]) <= now.baseline + 0.5 * excess
 
 
 def _median(values: tuple[float, ...]) -> float:

@@ -99,7 +99,7 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     if change.kind == "opened" or known is None:
         known = _opened(rules, state, now)
         state = state._replace(current=known.id)
-    cls: IncidentClass = known.cls if known.cls == "repeated" and now.cls == "isolated" else now.cls
+    cls: IncidentClass = now.cls
     height = _height(now)
     minor = cls == "persistent" and height < rules.policy.spikes.persistent.minor.below
     severity, reason = _severity(rules, now, cls, minor)
@@ -124,7 +124,7 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
     """A new incident, or the one on probation of the same class, one rung higher."""
-    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls not in _FAILURES), None)
+    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls in _ROLLED_BACK), None)
     if again is not None and now.cls in ("isolated", again.cls):
         again = again._replace(attempt=state.attempt, onset=now.onset, onset_low=now.onset_low, end=None)
         return again._replace(detected=now.detected, stage="open", events=again.events + 1, frontier=state.frontier)
@@ -179,23 +179,32 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
     if spike.burst is not None:
         counts.append((spike.burst.events, spike.burst.within, spike.burst.above))
     mine = [i for i in state.incidents if i.cls in ("isolated", "repeated") and i.merged is None]
+    head = next((i for i in mine if i.cls == "repeated" and i.stage != "closed"), None)
+    if head is not None:
+        return _joined(rules, state, head, (closed,))
     for events, within, above in counts:
         near = [i for i in mine if i.height >= above and i.frontier > state.frontier - within and not i.live]
-        if closed.cls == "repeated" or closed not in near or sum(i.events for i in near) < events:
-            continue
-        head = near[0]
-        for other in near[1:]:
-            state = put(state, other._replace(merged=head.id))
-            state = state._replace(waiting=tuple(w for w in state.waiting if w != other.id))
-        total, top = sum(i.events for i in near), max(near, key=lambda i: i.height)
-        shards = tuple(s for s in dict.fromkeys(x for i in near for x in i.shards))
-        head = head._replace(
-            cls="repeated", severity=spike.severity, events=total, end=closed.end, peak=top.peak, height=top.height,
-            peak_step=top.peak_step, shards=shards, stage="confirmed", reason=f"{total} events within {within} steps",
-            rung=max(head.rung, _rung(rules, state, "repeated")), frontier=state.frontier,
-        )  # fmt: skip
-        return _want(put(state, head), head.id)
+        if closed in near and len(near) >= events:
+            head = near[0]._replace(
+                cls="repeated", severity=spike.severity, stage="open", rung=_rung(rules, state, "repeated"),
+                reason=f"{len(near)} events within {within} steps",
+            )  # fmt: skip
+            return _joined(rules, state, head, tuple(near[1:]))
     return state
+
+
+def _joined(rules: Rules, state: State, head: Incident, others: tuple[Incident, ...]) -> State:
+    """Events that belong to a `repeated` incident; it is answered again when as many came again."""
+    for other in others:
+        state = put(state, other._replace(merged=head.id))
+        state = state._replace(waiting=tuple(w for w in state.waiting if w != other.id))
+        if other.height > head.height:
+            head = head._replace(height=other.height, peak=other.peak, peak_step=other.peak_step)
+        shards = tuple(dict.fromkeys((*head.shards, *other.shards)))
+        head = head._replace(events=head.events + 1, end=other.end, shards=shards, frontier=state.frontier)
+    if head.stage != "open" and head.events < (head.rung + 1) * rules.policy.spikes.repeated.events:
+        return put(state, head)
+    return _want(put(state, head._replace(stage="confirmed")), head.id)
 
 
 def _probation(rules: Rules, state: State) -> State:
@@ -203,8 +212,11 @@ def _probation(rules: Rules, state: State) -> State:
     for incident in state.incidents[-8:]:
         if incident.stage != "probation":
             continue
-        window = rules.policy.spikes.persistent.confirm.for_
-        if state.step >= incident.detected + window:
+        spikes = rules.policy.spikes
+        over = incident.detected + spikes.persistent.confirm.for_
+        if incident.cls == "repeated":  # as long as another event would belong to it
+            over = (incident.end or incident.detected) + spikes.repeated.within
+        if state.step >= over:
             state = put(state, _staged(incident, "held level"))
     return state
 
@@ -495,6 +507,7 @@ def _want(state: State, number: int) -> State:
     return state if number in state.waiting else state._replace(waiting=(*state.waiting, number))
 
 
+_ROLLED_BACK = frozenset({"persistent", "nonfinite", "rank_local"})
 _FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"})
 _ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
     Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,

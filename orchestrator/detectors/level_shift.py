@@ -1,30 +1,33 @@
-"""A level against the best level so far, at two time-scales: a jump and a slow rise.
+"""A raised level at two time-scales: a jump against what came just before, a slow rise against the best so far.
 
-Means over blocks of eight points stand for the level; their own spread (from differences of neighbouring
-blocks, so that a trend does not widen it) is the yardstick, which makes autocorrelated noise count as
-what it is. The reference is the lowest long mean since the last re-basing.
+Medians of blocks of eight points stand for the level, so a spike of a few points moves none of them. The
+yardstick is the blocks' own deviation from their trend, widened by their autocorrelation rho as the mean
+of correlated values asks, sqrt((1 + rho) / (1 - rho)): shards of different difficulty count as what they are.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
-from statistics import median
 from typing import NamedTuple
 
 from orchestrator.core.facts import Reading, Step
 from orchestrator.core.units import Share
+from orchestrator.detectors._noise import grain, median
 
 BLOCK = 8  # points a block
-KEEP = 32  # blocks remembered
-LONG = 8  # blocks of the reference and of the slow scale
-SHORT = 2  # blocks of the fast scale
+WIDTHS = (2, 4, 8, 16)  # newest blocks that are held against the ones before them
+LAG = 16  # blocks that the yardstick leaves out, the newest ones
+REFERENCE = 16  # blocks of the level before
+KEEP = LAG + 2 * REFERENCE
+YOUNG = 10  # blocks before anything is judged
+SHARE = 0.75  # of the newest blocks must stand above half the limit, and the last one too
+GRAINS = 1.5  # steps of a rounded value that are no rise
 
 
 class State(NamedTuple):
-    """The running block, the newest block means with the steps they began at, the reference."""
+    """The running block, the newest block medians with the steps they began at, the best long level."""
 
-    total: float = 0.0
-    points: int = 0
+    points: tuple[float, ...] = ()
     began: int = 0
     blocks: tuple[float, ...] = ()
     begins: tuple[int, ...] = ()
@@ -33,10 +36,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelShift:
-    """Flags when a short or a long mean stands above the best level by `above` and by `sigmas` of its spread."""
+    """Flags newest blocks above the level before by `above` and `sigmas` errors, or above the best one by `rise`."""
 
     above: Share = 0.005
     sigmas: float = 6.0
+    rise: Share = 0.08
 
     def start(self) -> State:
         """Nothing seen."""
@@ -51,40 +55,76 @@ class LevelShift:
         loss = point.loss
         if loss is None:
             return state, None
-        total, points, began, blocks, begins, best = state
-        began = point.step if points == 0 else began
-        if points + 1 < BLOCK:
-            return State(total + loss, points + 1, began, blocks, begins, best), None
-        blocks = (*blocks, (total + loss) / BLOCK)[-KEEP:]
-        begins = (*begins, began)[-KEEP:]
-        if len(blocks) < 2 * LONG:
-            return State(0.0, 0, 0, blocks, begins, best), None
-        settled = sum(blocks[-2 * LONG : -LONG]) / LONG
-        best = settled if best is None else min(best, settled)
-        return State(0.0, 0, 0, blocks, begins, best), self._judge(blocks, begins, best, point.step)
+        points, began, blocks, begins, best = state
+        if len(points) + 1 < BLOCK:
+            return State((*points, loss), began or point.step, blocks, begins, best), None
+        points = (*points, loss)
+        blocks, begins = (*blocks, median(points))[-KEEP:], (*begins, began)[-KEEP:]
+        if len(blocks) < YOUNG:
+            return State((), 0, blocks, begins, best), None
+        rounded = GRAINS * grain(points)
+        spread, rho = _yardstick(blocks)
+        reading = self._jump(blocks, begins, spread * sqrt((1.0 + rho) / (1.0 - rho)), rounded, point.step)
+        if len(blocks) >= 2 * REFERENCE:
+            level = sum(blocks[-REFERENCE:]) / REFERENCE
+            best = level if best is None else min(best, level)
+            if reading is None:
+                reading = self._rise(blocks, begins, best, spread, point.step)
+        return State((), 0, blocks, begins, best), reading
 
-    def _judge(self, blocks: tuple[float, ...], begins: tuple[int, ...], best: float, step: int) -> Reading | None:
-        differences = [abs(after - before) for before, after in pairwise(blocks)]
-        spread = 1.4826 * median(differences) / sqrt(2.0)
-        for width in (SHORT, LONG):
-            level = sum(blocks[-width:]) / width
-            error = spread * sqrt(1.0 / width + 1.0 / LONG)
-            limit = best + max(self.above * abs(best), self.sigmas * error)
-            if level > limit and min(blocks[-width:]) > best:
-                onset = self._onset(blocks, begins, best + 0.5 * (limit - best))
-                return Reading(
-                    "level_shift", "loss", "level", step, level, best, limit, spread * sqrt(BLOCK), onset=onset
-                )
+    def _jump(
+        self, blocks: tuple[float, ...], begins: tuple[int, ...], error: float, rounded: float, step: int
+    ) -> Reading | None:
+        for width in WIDTHS:
+            before = blocks[-width - REFERENCE : -width]
+            if len(before) < YOUNG - 2:
+                break
+            newest = blocks[-width:]
+            base = median(before)
+            margin = self.sigmas * error * sqrt(1.0 / width + 1.0 / len(before))
+            limit = base + max(self.above * abs(base), margin, rounded)
+            level, half = median(newest), 0.5 * (base + limit)
+            if level > limit and newest[-1] > half and sum(b > half for b in newest) >= SHARE * width:
+                return self._reading(blocks, begins, (level, base, limit, error), step)
         return None
 
-    def _onset(self, blocks: tuple[float, ...], begins: tuple[int, ...], line: float) -> int:
-        """The beginning of the unbroken run of raised blocks at the end."""
-        onset = begins[-1]
-        for mean, begin in zip(reversed(blocks), reversed(begins), strict=True):
-            if mean <= line:
+    def _rise(
+        self, blocks: tuple[float, ...], begins: tuple[int, ...], best: float, spread: float, step: int
+    ) -> Reading | None:
+        newest = blocks[-REFERENCE:]
+        level = median(newest)
+        limit = best + max(self.rise * abs(best), 10.0 * spread / sqrt(REFERENCE))
+        if level <= limit or min(newest) <= best:
+            return None
+        return self._reading(blocks, begins, (level, best, limit, spread), step)
+
+    def _reading(
+        self, blocks: tuple[float, ...], begins: tuple[int, ...], numbers: tuple[float, float, float, float], step: int
+    ) -> Reading:
+        """`numbers` are level, level before, limit and a block's deviation; the onset is where the raised run began."""
+        level, base, limit, spread = numbers
+        line, onset = 0.5 * (base + limit), begins[-1]
+        for block, begin in zip(reversed(blocks), reversed(begins), strict=True):
+            if block <= line:
                 break
             onset = begin
-        return onset
+        single = spread * sqrt(BLOCK) / 1.2533  # the deviation of one point, from that of a median of eight
+        return Reading("level_shift", "loss", "level", step, level, base, limit, single, onset=onset)
+
+
+def _yardstick(blocks: tuple[float, ...]) -> tuple[float, float]:
+    """The deviation of a block from the trend of the blocks before the newest, and their autocorrelation."""
+    settled = blocks[:-LAG] if len(blocks) >= LAG + YOUNG else blocks[: max(len(blocks) - 2, 2)]
+    half = len(settled) // 2
+    early, late = median(settled[:half]), median(settled[half:])
+    slope = (late - early) / max(len(settled) - half, 1)
+    middle = 0.5 * (len(settled) - 1)
+    centre = 0.5 * (early + late)
+    residuals = [block - centre - slope * (i - middle) for i, block in enumerate(settled)]
+    spread = 1.4826 * median([abs(r) for r in residuals])
+    total = sum(r * r for r in residuals)
+    rho = sum(a * b for a, b in pairwise(residuals)) / total if total > 0.0 else 0.0
+    return spread, min(max(rho, 0.0), 0.9)
 
 
 Plugin = LevelShift

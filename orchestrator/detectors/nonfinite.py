@@ -64,7 +64,10 @@ class NonFinite:
     def _reading(self, point: Step, detail: str) -> Reading:
         value = point.loss if point.loss is not None else 0.0
         rank = point.ranks.nonfinite[0] if point.ranks is not None and len(point.ranks.nonfinite) == 1 else None
-        return Reading("nonfinite", "finite", "nonfinite", point.step, value, 0.0, 0.0, rank=rank, detail=detail)
+        alone = rank is not None and point.ranks is not None and point.ranks.n > 1
+        return Reading(
+            "nonfinite", "finite", "rank" if alone else "nonfinite", point.step, value, 0.0, 0.0, rank=rank, detail=detail
+        )
 
 
 Plugin = NonFinite

@@ -1,34 +1,41 @@
 """A robust score of one signal: how many robust deviations a point stands above its running median.
 
-The centre is the median of the newest accepted points, the spread 1.4826 times the median absolute
-deviation of the one-step-ahead residuals (Rousseeuw and Croux, "Alternatives to the Median Absolute
-Deviation", 1993), so a falling curve does not widen it. A flagged point enters neither; after `window`
-flagged points in a row the new level is accepted.
+The centre is the median of the newest accepted points, the spread comes from the one-step-ahead residuals,
+so a falling curve does not widen it. A flagged point enters neither; neither does one far below, until so
+many came in a row that they are the new level: the way back from a low stretch is no spike.
 """
 
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal, NamedTuple
 
 from orchestrator.core.facts import Reading, Step
 from orchestrator.core.units import Share, Steps
+from orchestrator.detectors._noise import grain, median, spread_of
 
 CENTRE = 24  # points of the running median
-EVERY = 8  # points between two calculations of centre and spread
+EVERY = 8  # points between two calculations of the limits
 YOUNG = 24  # below so many points only a ratio that no noise explains is flagged
-YOUNG_RATIO = 0.5
-YOUNG_SPREADS = 3.0
+YOUNG_RATIO, YOUNG_SPREADS = 0.5, 3.0
+COARSE, COARSE_RATIO = 5, 0.35  # a log with so many steps a point averages, so less is enough
+LOW_SPREADS, LOW_RATIO = 8.0, 0.1  # so far below is not learned
+LOW_POINTS = 64  # unless so many came in a row
+GRAINS = 2.5  # steps of a rounded value that are no rise
 
 
 class State(NamedTuple):
-    """The accepted points and their residuals, the centre and spread last calculated, flagged in a row."""
+    """The accepted points, centre, spread and limits as last calculated, flagged points in a row."""
 
     seen: int = 0
     centre: float = 0.0
     spread: float = 0.0
+    low: float = float("-inf")
+    high: float = float("inf")
+    fresh: tuple[float, ...] = ()
     recent: tuple[float, ...] = ()
     residuals: tuple[float, ...] = ()
     flagged: int = 0
+    lows: tuple[float, ...] = ()
+    last: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,37 +59,55 @@ class RobustZ:
         return State()
 
     def rebase(self, state: State) -> State:
-        """Learn the level anew; the spread is kept as a first guess."""
-        return State(0, state.centre, state.spread)
+        """Learn the level anew."""
+        return State(last=state.last)
 
     def update(self, state: State, point: Step) -> tuple[State, Reading | None]:
         """One value more."""
         value = point.loss if self.signal == "loss" else point.grad_norm
         if value is None:
             return state, None
-        seen, centre, spread, recent, residuals, flagged = state
-        if seen >= 3:
-            limit = self._limit(seen, centre, spread)
-            if value > limit and flagged < self.window:
-                kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
-                reading = Reading("robust_z", self.signal, kind, point.step, value, centre, limit, spread)
-                return State(seen, centre, spread, recent, residuals, flagged + 1), reading
-            residuals = (*residuals, value - centre)
-        recent = (*recent, value)
-        seen += 1
-        if seen <= EVERY or seen % EVERY == 0 or flagged >= self.window:
-            recent = recent[-CENTRE:] if flagged < self.window else (value,)
-            residuals = residuals[-self.window :]
-            centre = median(recent)
-            if len(residuals) >= EVERY:
-                spread = 1.4826 * median(map(abs, residuals))
-        return State(seen, centre, spread, recent, residuals, 0), None
+        if value > state.high and state.flagged < self.window:
+            return self._flagged(state, point, value)
+        if value < state.low:
+            lows = (*state.lows, value)
+            if len(lows) < LOW_POINTS:
+                return state._replace(lows=lows, last=point.step), None
+            state = State(seen=len(lows), fresh=lows, spread=state.spread)
+        elif state.flagged >= self.window:
+            state = State(last=state.last)  # so many in a row are the new level
+        seen, centre, spread, low, high, fresh, recent, residuals, _, _, last = state
+        fresh = (*fresh, value)
+        if seen >= YOUNG and len(fresh) < EVERY:
+            return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
+        coarse = last > 0 and point.step - last >= COARSE
+        return self._learned(seen + 1, centre, fresh, recent, residuals, point.step, coarse), None
 
-    def _limit(self, seen: int, centre: float, spread: float) -> float:
-        size = abs(centre)
+    def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:
+        kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
+        reading = Reading(
+            "robust_z", self.signal, kind, point.step, value, state.centre, state.high, state.spread
+        )
+        return state._replace(flagged=state.flagged + 1, last=point.step, lows=()), reading
+
+    def _learned(
+        self, seen: int, centre: float, fresh: tuple[float, ...], recent: tuple[float, ...],
+        residuals: tuple[float, ...], step: int, coarse: bool,
+    ) -> State:  # fmt: skip
+        """Centre, spread and limits with the fresh points taken in."""
+        if recent:
+            residuals = (*residuals, *(value - centre for value in fresh))[-self.window :]
+        recent = (*recent, *fresh)[-CENTRE:]
+        centre, spread = median(recent), spread_of(residuals)
+        size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
-            return centre + max(YOUNG_SPREADS * self.threshold * spread, YOUNG_RATIO * size)
-        return centre + max(self.threshold * spread, self.floor * size, 1e-12)
+            ratio = COARSE_RATIO if coarse else YOUNG_RATIO
+            above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size)
+            low = float("-inf")
+        else:
+            above = max(self.threshold * spread, self.floor * size)
+            low = centre - max(LOW_SPREADS * spread, LOW_RATIO * size)
+        return State(seen, centre, spread, low, centre + max(above, rounded), (), recent, residuals, 0, (), step)
 
 
 Plugin = RobustZ

@@ -18,8 +18,9 @@ Replay = Callable[[Path, Sequence[Path]], dict[str, Any]]
 
 def in_process() -> Replay:
     """`replay(policy, recordings)` of the package itself; ModuleNotFoundError where it is not there."""
-    replay: Replay = import_module("orchestrator.review.replay").replay
-    return replay
+    replay = import_module("orchestrator.review.replay").replay
+    text = import_module("orchestrator.store.policy_text")
+    return lambda policy, recordings: replay(text.read(str(policy)), list(map(str, recordings)))
 
 
 def by_command(policy: Path, recordings: Sequence[Path]) -> dict[str, Any]:
