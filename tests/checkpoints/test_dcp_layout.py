@@ -88,6 +88,7 @@ def test_no_root_is_no_checkpoints(tmp_path):
         (lambda f: (f / ".metadata").write_bytes(b""), ".metadata is empty"),
         (lambda f: data_file(f).unlink(), "__0_0.distcp is missing"),
         (lambda f: os.truncate(data_file(f), 100), "__0_0.distcp holds 100 of "),
+        (lambda f: os.truncate(data_file(f), 1_000_000), "__0_0.distcp holds 1000000 of "),
         (lambda f: (f / wire.COMPLETE).write_text('{"step": 7'), "orchestrate.json is not whole"),
         (lambda f: mark(f, 6), "orchestrate.json is of step 6"),
     ],
