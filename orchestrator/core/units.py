@@ -26,7 +26,7 @@ def steps(text: object) -> int:
     """
     if isinstance(text, str) and (match := _STEPS.fullmatch(text.strip())):
         value = float(match[1]) * _FACTORS[match[2] or ""]
-        if value == int(value):
+        if value.is_integer():
             return int(value)
     raise ValueError(f"write a number of steps with its unit, such as '500 steps'; got {text!r}")
 

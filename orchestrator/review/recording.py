@@ -1,8 +1,9 @@
 """A RECORDING: a run directory, a journal, wire JSONL, CSV, a TensorBoard folder, or a log of a named format."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Fact
 from orchestrator.errors import ConfigError, OrchestrateError, PluginError, RunDirError
 from orchestrator.store import journal
-from orchestrator.telemetry._text import records
+from orchestrator.telemetry import Parser
+from orchestrator.telemetry._text import Lines
 
 JOURNAL = "journal"
 _WORD = b'"checkpoint"'
 _CHUNK = 1 << 20
+_BATCH = 4096
 
 
 class Recording:
@@ -29,24 +32,37 @@ class Recording:
         if self.format == JOURNAL:
             self.header = _said(path, lambda: journal.header_of(self._file))
 
-    def facts(self) -> Iterator[Fact]:
-        """Every fact; ConfigError where the recording cannot be read."""
+    def batches(self) -> Iterator[Sequence[Fact]]:
+        """Every fact, a handful at a time; ConfigError where the recording cannot be read."""
         try:
-            yield from self._facts()
+            yield from self._batches()
         except (OSError, RunDirError) as error:
             raise ConfigError(f"{self.path}: cannot be read: {error}") from error
 
-    def _facts(self) -> Iterator[Fact]:
+    def facts(self) -> Iterator[Fact]:
+        """Every fact, one by one."""
+        return (fact for batch in self.batches() for fact in batch)
+
+    def _batches(self) -> Iterator[Sequence[Fact]]:
         if self.format == JOURNAL:
-            yield from (record.fact for record in journal.stream(self._file))
-            return
-        source = registry.load("telemetry", self.format)
-        if not hasattr(source, "parser"):
-            yield from source.read(self._file)
-            return
-        parser = source.parser(1)
-        yield from records(self._file, parser)
-        self.skipped = parser.skipped
+            facts: Iterator[Fact] = (record.fact for record in journal.stream(self._file))
+        else:
+            source = registry.load("telemetry", self.format)
+            if hasattr(source, "parser"):
+                yield from self._parsed(source.parser(1))
+                return
+            facts = source.read(self._file)
+        while batch := tuple(islice(facts, _BATCH)):
+            yield batch
+
+    def _parsed(self, parser: Parser) -> Iterator[Sequence[Fact]]:
+        lines, feed = Lines(), parser.feed
+        with open(self._file, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield [fact for line in lines.feed(chunk) for fact in feed(line)]
+        yield [fact for line in lines.close() for fact in feed(line)]
+        yield parser.close()
+        self.skipped = parser.skipped + lines.dropped
 
     @property
     def tells_checkpoints(self) -> bool:

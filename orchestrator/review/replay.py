@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator import registry
-from orchestrator.core.facts import Decision, Step
+from orchestrator.core.facts import Decision, Fact, Step
 from orchestrator.core.policy import Policy, Rules
 from orchestrator.review.agreement import Retracing
 from orchestrator.review.counterfactual import compared
@@ -40,10 +40,11 @@ def told(rules: Rules, recording: Recording) -> dict[str, Any]:
     listener = Retracing(rules) if own else Teacher(rules, assume=not recording.tells_checkpoints)
     counted = Counted()
     with _uncollected():
-        for fact in recording.facts():
-            if type(fact) is Step:
-                counted.add(fact)
-            listener.hear(fact)
+        hear = listener.hear
+        for batch in recording.batches():
+            counted.add(batch)
+            for fact in batch:
+                hear(fact)
     answer: dict[str, Any] = {
         "recording": recording.path,
         "format": recording.format,
@@ -66,14 +67,18 @@ class Counted:
         self.last = 0
         self._bits: dict[int, int] = {}
 
-    def add(self, point: Step) -> None:
-        """One record."""
-        step = point.step
+    def add(self, batch: Sequence[Fact]) -> None:
+        """The step records of some facts."""
+        steps = [fact.step for fact in batch if type(fact) is Step]
+        if not steps:
+            return
         if not self.records:
-            self.first = step
-        self.records += 1
-        self.last = max(self.last, step)
-        self._bits[step >> 6] = self._bits.get(step >> 6, 0) | 1 << (step & 63)
+            self.first = steps[0]
+        self.records += len(steps)
+        self.last = max(self.last, *steps)
+        bits = self._bits
+        for step in steps:
+            bits[step >> 6] = bits.get(step >> 6, 0) | 1 << (step & 63)
 
     @property
     def steps(self) -> int:

@@ -47,13 +47,23 @@ class Teacher:
         self._assumed: list[Checkpoint] = []
 
     def hear(self, fact: Fact) -> None:
-        """One fact of the recording."""
-        if type(fact) is Step:
-            self._step(fact)
-        elif isinstance(fact, Decision):
-            self._recorded(fact)
-        elif not isinstance(fact, Outcome):
-            self._other(fact)
+        """One fact of the recording; a step's road is kept short."""
+        if type(fact) is not Step:
+            self._heard(fact)
+            return
+        state = self.state
+        if fact.attempt != state.attempt or state.status in FINAL:
+            self._goes_on(fact)
+            state = self.state
+        elif fact.time - state.time > self._silence and state.time:
+            self._silent_until(fact)
+            state = self.state
+        after = evolve(self.rules, state, fact)
+        if after.incidents is not state.incidents:
+            self._collect(state, after)
+        self.state = self._answers(after) if after.waiting else after
+        if fact.step >= self._due:
+            self._save(fact)
 
     def all_incidents(self) -> list[Incident]:
         """Every incident as it stood last, by number; those merged into another left out."""
@@ -62,20 +72,11 @@ class Teacher:
 
     # --- facts ----------------------------------------------------------------------------------------
 
-    def _step(self, point: Step) -> None:
-        state = self.state
-        if point.attempt != state.attempt or state.status in FINAL:
-            self._goes_on(point)
-            state = self.state
-        elif point.time - state.time > self._silence and state.time:
-            self._silent_until(point)
-            state = self.state
-        after = evolve(self.rules, state, point)
-        if after.incidents is not state.incidents:
-            self._collect(state, after)
-        self.state = self._answers(after) if after.waiting else after
-        if point.step >= self._due:
-            self._save(point)
+    def _heard(self, fact: Fact) -> None:
+        if isinstance(fact, Decision):
+            self._recorded(fact)
+        elif not isinstance(fact, Outcome):
+            self._other(fact)
 
     def _other(self, fact: Fact) -> None:
         if isinstance(fact, Announced) and fact.attempt > self.state.attempt:

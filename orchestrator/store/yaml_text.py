@@ -51,6 +51,7 @@ class Text:
 
     file: str
     value: Any = None
+    source: str = field(default="", repr=False)
     keys: dict[Path, Mark] = field(default_factory=dict)
     values: dict[Path, Mark] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -77,7 +78,7 @@ def scalar(text: str) -> object:
 
 def parse(source: str, file: str) -> Text:
     """Read one document."""
-    text = Text(file)
+    text = Text(file, source=source)
     if len(source) > MAX_CHARS:
         text.findings.append(Finding(Mark(file, 1, 1), "ORC001", "the file is too large for a policy"))
         return text
@@ -98,7 +99,6 @@ def parse(source: str, file: str) -> Text:
 def _value(text: Text, node: Node, path: Path) -> object:
     mark = Mark(text.file, node.start_mark.line + 1, node.start_mark.column + 1)
     text.values[path] = mark
-    known = path in text.keys or not path
     if node.anchor is not None:
         text.findings.append(Finding(mark, "ORC003", "anchors and aliases are not part of a policy; write it out"))
         return None
@@ -111,9 +111,7 @@ def _value(text: Text, node: Node, path: Path) -> object:
     if isinstance(node, SequenceNode):
         _no_tag(text, node, mark, "tag:yaml.org,2002:seq")
         return tuple(_value(text, item, (*path, i)) for i, item in enumerate(node.value))
-    assert isinstance(node, ScalarNode) and (known or path)
-    plain = node.style in (None, "")
-    if not plain:
+    if not isinstance(node, ScalarNode) or node.style not in (None, ""):
         _no_tag(text, node, mark, "tag:yaml.org,2002:str")
         return str(node.value)
     if not str(node.tag).startswith("tag:yaml.org,2002:"):
