@@ -163,7 +163,9 @@ def redacted(values: Any) -> Any:
     {'env': {'HF_TOKEN': '***', 'steps': 3}}
     """
     if isinstance(values, dict):
-        return {k: "***" if _SECRET.search(str(k)) and not isinstance(v, dict) else redacted(v) for k, v in values.items()}
+        return {
+            k: "***" if _SECRET.search(str(k)) and not isinstance(v, dict) else redacted(v) for k, v in values.items()
+        }
     if isinstance(values, list):
         return [redacted(value) for value in values]
     if isinstance(values, str) and (match := re.match(r"(--?[\w-]+)=(.*)", values)) and _SECRET.search(match[1]):

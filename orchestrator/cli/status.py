@@ -21,7 +21,9 @@ def command(run: str, as_json: bool) -> int:
         return 0
     console = Console(highlight=False, soft_wrap=True)
     total = f"/{told['total']}" if told["total"] else ""
-    console.print(f"{told['state']}: attempt {told['attempt']}, step {told['step']}{total}, lr_scale {told['lr_scale']:.3g}")
+    console.print(
+        f"{told['state']}: attempt {told['attempt']}, step {told['step']}{total}, lr_scale {told['lr_scale']:.3g}"
+    )
     if told["why"]:
         console.print(escape(told["why"]))
     for incident in told["incidents"]:
@@ -31,10 +33,14 @@ def command(run: str, as_json: bool) -> int:
             f"{incident['stage']}: {incident['reason']}; {done}"
         ))  # fmt: skip
     healthy = [c for c in told["checkpoints"] if c["health"] == "healthy"]
-    console.print(f"checkpoints: {len(told['checkpoints'])}, {len(healthy)} healthy"
-                  + (f", newest healthy at step {healthy[-1]['step']}" if healthy else ""))
+    console.print(
+        f"checkpoints: {len(told['checkpoints'])}, {len(healthy)} healthy"
+        + (f", newest healthy at step {healthy[-1]['step']}" if healthy else "")
+    )
     for entry in told["quarantine"]:
-        console.print(escape(f"left out: {entry['shard']} (incident {entry['incident']}, until {entry['expires_step']})"))
+        console.print(
+            escape(f"left out: {entry['shard']} (incident {entry['incident']}, until {entry['expires_step']})")
+        )
     for name, value in told["eval"].items():
         console.print(f"{name}: {value}")
     return 0

@@ -26,7 +26,9 @@ class Telling:
     def __init__(self, rules: Rules, run: RunDir) -> None:
         self._rules, self._run = rules, run
         self._console = Console(highlight=False, soft_wrap=True)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
+        self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
+        )
         self._next = 0.0
         self._told: dict[int, tuple[str, str]] = {}
         self._last: Step | None = None
@@ -36,7 +38,9 @@ class Telling:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._live:
             self._live.stop()
 
@@ -64,7 +68,9 @@ class Telling:
             case Supervised() if fact.epoch > 1:
                 self._say(state, f"supervisor {fact.epoch} took the run up at attempt {state.attempt}", "green")
             case Order(verb="detach"):
-                again = "press Ctrl-C again to stop the job" if self._console.is_terminal else "interrupt again to stop it"
+                again = (
+                    "press Ctrl-C again to stop the job" if self._console.is_terminal else "interrupt again to stop it"
+                )
                 self._say(state, f"leaving the job running; {again}", "yellow")
             case _:
                 pass
@@ -121,8 +127,10 @@ class Telling:
 
     def detached(self) -> None:
         """The supervisor leaves, the job stays."""
-        self._console.print(f"detached; the job goes on. To watch it again: the same command. To stop it:\n"
-                            f"  orchestrate ctl {escape(str(self._run.path))} stop")
+        self._console.print(
+            f"detached; the job goes on. To watch it again: the same command. To stop it:\n"
+            f"  orchestrate ctl {escape(str(self._run.path))} stop"
+        )
 
     def summary(self, state: State, seconds: float) -> None:
         """The table of incidents and what was done about them, steps lost, time, and where everything is."""
@@ -132,10 +140,20 @@ class Telling:
             for column in ("#", "class", "severity", "onset", "seen", "why", "done"):
                 table.add_column(column, overflow="fold")
             for incident in shown[-20:]:
-                done = [f"{o.action.verb} ({o.status if o.applied else 'not applied'})"
-                        for o in state.actions if o.action.incident == incident.id]
-                table.add_row(str(incident.id), incident.cls, incident.severity, str(incident.onset),
-                              str(incident.detected), escape(incident.reason), ", ".join(done) or "-")
+                done = [
+                    f"{o.action.verb} ({o.status if o.applied else 'not applied'})"
+                    for o in state.actions
+                    if o.action.incident == incident.id
+                ]
+                table.add_row(
+                    str(incident.id),
+                    incident.cls,
+                    incident.severity,
+                    str(incident.onset),
+                    str(incident.detected),
+                    escape(incident.reason),
+                    ", ".join(done) or "-",
+                )
             self._console.print(table)
         lost = sum(max(a.reached - _next_start(state, a.number), 0) for a in state.attempts[:-1])
         evals = "".join(f", {name} {value:.4f}" for name, value in _evals(state).items())

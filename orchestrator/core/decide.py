@@ -97,9 +97,7 @@ def _ladder(rules: Rules, state: State, incident: Incident) -> tuple[tuple[tuple
     return (failure.respond,) * (incident.rung + 1) if failure.respond else (), ""
 
 
-def _rung(
-    rules: Rules, state: State, incident: Incident, rung: tuple[Response, ...], mode: Mode
-) -> Decision:
+def _rung(rules: Rules, state: State, incident: Incident, rung: tuple[Response, ...], mode: Mode) -> Decision:
     """One rung as absolute actions; a refusal that needs a person becomes hold."""
     draft: tuple[Action, ...] = ()
     notes = []
@@ -138,5 +136,3 @@ def _numbered(
     begin = state.actions[-1].action.id + 1 if state.actions else 1
     numbered = tuple(action._replace(id=begin + i) for i, action in enumerate(actions))
     return Decision(state.decisions + 1, incident, numbered, mode, state.time, why, rung)
-
-

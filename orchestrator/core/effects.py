@@ -120,9 +120,7 @@ def _settle(
     if status != "refuted" or ordered.action.verb not in ("lr", "relaunch"):
         return state
     number = state.incidents[-1].id + 1 if state.incidents else 1
-    cls: Literal["lr_mismatch", "resume_mismatch"] = (
-        "lr_mismatch" if ordered.action.verb == "lr" else "resume_mismatch"
-    )
+    cls: Literal["lr_mismatch", "resume_mismatch"] = "lr_mismatch" if ordered.action.verb == "lr" else "resume_mismatch"
     return put(
         state,
         Incident(

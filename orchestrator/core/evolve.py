@@ -280,8 +280,12 @@ def _complete(state: State, attempt: Attempt) -> bool:
 
 
 def _with_attempt(state: State, number: int, **what: object) -> State:
-    attempts = tuple(a._replace(**what)  # type: ignore[arg-type]
-        if a.number == number else a for a in state.attempts)
+    attempts = tuple(
+        a._replace(**what)  # type: ignore[arg-type]
+        if a.number == number
+        else a
+        for a in state.attempts
+    )
     return state._replace(attempts=attempts)
 
 
@@ -426,7 +430,9 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
 
 def _outcome(rules: Rules, state: State, fact: Outcome) -> State:
     actions = tuple(
-        o._replace(status=fact.status, detail=fact.detail) if o.action.id == fact.action and o.status == "ordered" else o
+        o._replace(status=fact.status, detail=fact.detail)
+        if o.action.id == fact.action and o.status == "ordered"
+        else o
         for o in state.actions
     )
     if actions == state.actions:

@@ -243,6 +243,7 @@ def ranks_of(loss: Sequence[float | None], grad_norm: Sequence[float | None] = (
     >>> ranks_of([2.0, float("nan")]).nonfinite
     (1,)
     """
+
     def finite(values: Sequence[float | None]) -> tuple[float | None, ...]:
         return tuple(v if v is not None and math.isfinite(v) else None for v in values)
 

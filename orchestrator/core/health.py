@@ -1,11 +1,11 @@
 """A checkpoint's health: a pure question to the facts, asked anew each time, so it is retroactive.
 
-    candidate    seen, not complete
-    provisional  complete; not yet proved
-    healthy      `healthy_after` steps on its branch without an incident above low severity
-    suspect      inside an incident's reach, or on a branch that a rollback left
-    bad          after NaN in the weights, or corrupt
-    missing      gone
+candidate    seen, not complete
+provisional  complete; not yet proved
+healthy      `healthy_after` steps on its branch without an incident above low severity
+suspect      inside an incident's reach, or on a branch that a rollback left
+bad          after NaN in the weights, or corrupt
+missing      gone
 """
 
 from typing import Literal, NamedTuple, TypeAlias

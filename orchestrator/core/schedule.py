@@ -134,9 +134,7 @@ def policy_of(plan: Mapping[str, Any]) -> Policy:
     schedule, saving, clip = plan["schedule"], dict(plan["checkpoints"]), dict(plan["clip"])
     if schedule is not None:
         warmup, decay = schedule["warmup"], schedule["decay"]
-        schedule = Schedule(
-            peak=schedule["peak"], warmup=warmup and Warmup(**warmup), decay=decay and Decay(**decay)
-        )
+        schedule = Schedule(peak=schedule["peak"], warmup=warmup and Warmup(**warmup), decay=decay and Decay(**decay))
     saving["every"] = Cadence(**saving["every"])
     saving["after_incident"] = saving["after_incident"] and Denser(**saving["after_incident"])
     saving["keep"] = saving["keep"] and Keep(**saving["keep"])

@@ -190,5 +190,3 @@ def _header(config: Config, loaded: Loaded) -> dict[str, Any]:
         "overrides": list(config.overrides),
         "config": redacted(config.values),
     }
-
-

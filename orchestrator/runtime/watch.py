@@ -99,7 +99,9 @@ class Watch(threading.Thread):
         if wrong := self._layout.verify(fs, path):
             return seen._replace(state="corrupt", why=wrong)
         marker = read_json(Path(path) / COMPLETE) or {}
-        return seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
+        return (
+            seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
+        )
 
     # --- the end -------------------------------------------------------------------------------------
 

@@ -38,7 +38,9 @@ _touch = retry(
 class JobWorld:
     """One run's job. `levels`, `attempt` and `epoch` are what the supervisor last wished for."""
 
-    def __init__(self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]
+    ) -> None:
         self._config, self._run, self._policy, self._put, self._clock = config, run, policy, put, clock
         self.levels = Levels()
         self.attempt = 0
@@ -55,7 +57,9 @@ class JobWorld:
             self._prepare(folder, attempt, step, checkpoint)
             self._keep(folder)
         process = self._begun(folder)
-        launched = Launched(attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock())
+        launched = Launched(
+            attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock()
+        )
         self._put(launched)
         return f"attempt {attempt} runs as process {launched.pid} from step {step}"
 
