@@ -73,13 +73,15 @@ class Corpus:
         """The shard that a step reads when some are left out, and which of the shard's steps it is, from 0."""
         phase = self.phase(step)
         kept = [shard for shard in self.shards[phase] if shard.name not in without]
+        if not kept:
+            raise ValueError(f"every shard of {phase} is left out")
         index = step - 1 if phase == PHASES[0] else step - 1 - self.switch
         index %= sum(shard.steps for shard in kept)
-        for shard in kept:
-            if index < shard.steps:
-                return shard, index
-            index -= shard.steps
-        raise ValueError(f"every shard of {phase} is left out")
+        position = 0
+        while index >= kept[position].steps:
+            index -= kept[position].steps
+            position += 1
+        return kept[position], index
 
     def batches(self, start: int, without: frozenset[str], rank: int = 0, world: int = 1) -> Iterator[Batch]:
         """The batches of the steps after `start`; every rank reads other rows of the same shard."""

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from examples.tiny_gpt.data import ROW, ROWS, Batch, Corpus, Shard
 
-TOO_HIGH = 30.0  # what the trainer's own rate is multiplied by; measured: a quarter of it is healthy, half is not
+TOO_HIGH = 100.0  # of the trainer's own rate; measured: a quarter of that is healthy, half of it is not
 
 
 class Now(NamedTuple):

@@ -48,6 +48,7 @@ class Guard:
         self._step, self._scale, self._clip_scale = 1, 1.0, 1.0
         self._changed: list[tuple[dict[str, Any], Any, Any]] = []
         self._judged: set[int] = set()
+        self._several = len(optimizers) > 1
         self._lrs: tuple[float, ...] = ()
         self._verdict = _NONE
         for optimizer in optimizers:
@@ -83,10 +84,11 @@ class Guard:
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._ready()
         self._shield.run("learning rate", self._scale_rates, optimizer)
-        if id(optimizer) in self._judged:
-            self._judged.discard(id(optimizer))
-            return
-        self._judged = {id(other) for other in self._optimizers if other is not optimizer}
+        if self._several:
+            if id(optimizer) in self._judged:
+                self._judged.discard(id(optimizer))
+                return
+            self._judged = {id(other) for other in self._optimizers if other is not optimizer}
         self._shield.run("gradient guard", self._judge, optimizer)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:

@@ -60,17 +60,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _number(value: float) -> str:
-    # x - x is 0 for finite x only; repr of a finite float is JSON.
-    return repr(value) if value - value == 0 else wire.encode({"": value})[4:-1]
-
-
 class Writer:
     """Turns records into the wire's step lines; a step costs a few string joins, not a JSON encoder."""
 
     def __init__(self) -> None:
         self._shards: Sequence[str] = ()
         self._shards_text = ""
+        self._words: dict[str, tuple[str, str]] = {}
 
     def line(self, record: Record) -> str:
         """One step message.
@@ -78,34 +74,38 @@ class Writer:
         >>> Writer().line(Record(3, 12.5, loss=float("nan"), grad_norm=1.5, lrs=(0.1,), shards=["a"]))
         '{"type":"step","step":3,"time":12.500,"loss":"nan","grad_norm":1.5,"lr":0.1,"nonfinite":0,"shards":["a"]}'
         """
-        text = f'{{"type":"step","step":{record.step},"time":{record.time:.3f}'
-        if record.loss is not None:
-            text += f',"loss":{_number(record.loss)}'
-        if record.grad_norm is not None:
-            text += f',"grad_norm":{_number(record.grad_norm)}'
-        if record.lrs:
-            text += f',"lr":{_number(record.lrs[0])}'
-        if record.clip is not None:
-            text += f',"clip":{record.clip!r}'
-        text += f',"nonfinite":{record.nonfinite}{self._names(record.shards)}'
-        if record.skipped or record.fields or record.ranks is not None or len(record.lrs) > 1:
-            text += _rest(record)
+        step, time, loss, norm, lrs, clip, nonfinite, skipped, shards, fields, ranks = record
+        text = f'{{"type":"step","step":{step},"time":{time:.3f}'
+        # x - x is 0 for finite x only, and repr of a finite float is JSON.
+        if loss is not None:
+            text += f',"loss":{loss!r}' if loss - loss == 0 else _word("loss", loss)
+        if norm is not None:
+            text += f',"grad_norm":{norm!r}' if norm - norm == 0 else _word("grad_norm", norm)
+        if lrs:
+            text += f',"lr":{lrs[0]!r}' if lrs[0] - lrs[0] == 0 else _word("lr", lrs[0])
+        if clip is not None:
+            text += f',"clip":{clip!r}'
+        if shards != self._shards:  # consecutive steps mostly read the same
+            self._shards = tuple(shards)
+            self._shards_text = _word("shards", list(shards)) if shards else ""
+        text += f',"nonfinite":{nonfinite}{self._shards_text}'
+        for name, value in fields.items():
+            text += f',"{name}":{value}' if type(value) is int else self._field(name, value)
+        if skipped:
+            text += ',"skipped":true'
+        if ranks is not None:
+            text += _word("ranks", ranks)
+        if len(lrs) > 1:
+            text += _word("lrs", lrs)
         return text + "}"
 
-    def _names(self, shards: Sequence[str]) -> str:
-        # Consecutive steps mostly read the same shard.
-        if shards != self._shards or not self._shards_text:
-            self._shards = tuple(shards)
-            self._shards_text = "," + wire.encode({"shards": list(shards)})[1:-1] if shards else ""
-        return self._shards_text
+    def _field(self, name: str, value: Any) -> str:
+        if type(value) is not str:
+            return _word(name, plain(value))
+        if self._words.get(name, ("", ""))[0] != value:  # the name of a phase comes back at every step
+            self._words[name] = (value, _word(name, value))
+        return self._words[name][1]
 
 
-def _rest(record: Record) -> str:
-    rest: dict[str, Any] = plain(record.fields)
-    if len(record.lrs) > 1:
-        rest["lrs"] = record.lrs
-    if record.skipped:
-        rest["skipped"] = True
-    if record.ranks is not None:
-        rest["ranks"] = record.ranks
-    return "," + wire.encode(rest)[1:-1]
+def _word(name: str, value: Any) -> str:
+    return "," + wire.encode({name: value})[1:-1]
