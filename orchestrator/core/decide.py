@@ -11,6 +11,7 @@ from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
 
 ALIKE = 2  # the same failure at the same step so many times is not retried unchanged
+PASSIVE = frozenset({"record", "notify", "checkpoint", "skip"})  # a ladder that ends in these never ends
 ENDS_ATTEMPT = frozenset({"rollback", "relaunch", "hold"})
 
 
@@ -73,6 +74,8 @@ def _answer(rules: Rules, state: State, incident: Incident) -> Decision:
         return _held(state, incident, mode, give_up)
     if not ladder:
         return _numbered(state, incident.id, (), mode, f"{incident.cls}: nothing to do", incident.rung + 1)
+    if incident.rung >= len(ladder) and all(response.verb in PASSIVE for response in ladder[-1]):
+        return _rung(rules, state, incident, ladder[-1], mode)
     if incident.rung >= len(ladder):
         why = f"{incident.cls} came back after all {len(ladder)} rungs of its ladder"
         return _held(state, incident, mode, why)

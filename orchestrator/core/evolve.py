@@ -45,7 +45,7 @@ from orchestrator.core.state import (
 
 SNAPSHOTS = 64
 EVALS = 400
-START_LIMIT = 600.0  # seconds that imports, compilation and the first step may take, at least
+START_LIMIT = 900.0  # seconds that imports, compilation and the first step may take, at least
 PACE_FACTOR, PACE_MIN = 10.0, 60.0  # `hang: {after: auto}`: ten times the longest gap seen, never below a minute
 
 
@@ -112,36 +112,45 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     if change.kind == "promoted":
         known = _staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
-        known = _staged(known, "confirmed")
+        known = _staged(known._replace(rung=_rung(rules, state, known)), "confirmed")
+        state, known = _recurrence(state, known)
         state = _want(state, known.id)
     if change.kind != "closed":
         return put(state, known)
     healed = known.stage == "open"
-    known = _staged(known._replace(end=now.last_bad), "back")
+    rung = _rung(rules, state, known) if healed else known.rung
+    known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
-    """A new incident, or the one on probation of the same class, one rung higher."""
-    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls in _ROLLED_BACK), None)
-    if again is not None and now.cls in ("isolated", again.cls):
-        again = again._replace(attempt=state.attempt, onset=now.onset, onset_low=now.onset_low, end=None)
-        return again._replace(detected=now.detected, stage="open", events=again.events + 1, frontier=state.frontier)
+    """A new incident; what it turns out to be decides whether it is an old one come back."""
     number = state.incidents[-1].id + 1 if state.incidents else 1
     return Incident(
         number, now.cls, "low", state.attempt, now.onset, now.onset_low, now.detected, frontier=state.frontier,
-        baseline=now.baseline, rung=_rung(rules, state, now.cls),
+        baseline=now.baseline,
     )  # fmt: skip
 
 
-def _rung(rules: Rules, state: State, cls: IncidentClass) -> int:
-    """Where the ladder of a class stands: it is forgotten `forget` steps after its last incident."""
-    forget = getattr(getattr(rules.policy.spikes, cls, None), "forget", 0)
-    for incident in reversed(state.incidents):
-        if incident.cls == cls and incident.rung and state.frontier - incident.frontier < forget:
-            return incident.rung
-    return 0
+def _recurrence(state: State, known: Incident) -> tuple[State, Incident]:
+    """A confirmed incident while one of its class is on probation is that one again, one rung higher."""
+    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls == known.cls), None)
+    if again is None or known.cls == "repeated":
+        return state, known
+    state = put(state, known._replace(merged=again.id, stage="closed"))
+    known = known._replace(id=again.id, rung=again.rung, events=again.events + 1)
+    return state._replace(current=known.id if state.current is not None else None), known
+
+
+def _rung(rules: Rules, state: State, known: Incident) -> int:
+    """Where an incident's ladder stands: it is forgotten `forget` steps after the last incident of its class."""
+    forget = getattr(getattr(rules.policy.spikes, known.cls, None), "forget", 0)
+    for other in reversed(state.incidents):
+        same = other.id != known.id and other.cls == known.cls and other.minor == known.minor
+        if same and other.rung and state.frontier - other.frontier < forget:
+            return other.rung
+    return known.rung if known.stage != "open" else 0
 
 
 def _height(now: Excursion) -> float:
@@ -161,6 +170,8 @@ def _severity(rules: Rules, now: Excursion, cls: IncidentClass, minor: bool) -> 
         return (spikes.persistent.minor.severity, f"only {share}") if minor else (base, share)
     if cls == "nonfinite" and now.skipped and not now.confirmed:
         return "low", f"{len(now.bad_steps)} update(s) skipped by the trainer, weights finite"
+    if cls == "isolated" and now.evidence[0].kind == "level":
+        return "info", "a raised level that came back before it was one"
     if cls == "rank_local":
         return base, f"rank {now.rank} against its peers"
     return base, f"peak {100 * _height(now):.1f} % above the old level" if cls != "nonfinite" else "not finite"
@@ -186,9 +197,10 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
         near = [i for i in mine if i.height >= above and i.frontier > state.frontier - within and not i.live]
         if closed in near and len(near) >= events:
             head = near[0]._replace(
-                cls="repeated", severity=spike.severity, stage="open", rung=_rung(rules, state, "repeated"),
+                cls="repeated", severity=spike.severity, stage="open",
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
+            head = head._replace(rung=_rung(rules, state, head))
             return _joined(rules, state, head, tuple(near[1:]))
     return state
 
@@ -365,7 +377,9 @@ def _hang_at(rules: Rules, state: State) -> float | None:
     if state.moved is None:
         began = attempt.launched if attempt else state.time
         return began + max(START_LIMIT, 0.0 if after == "auto" else after)
-    return state.moved + (max(PACE_MIN, PACE_FACTOR * state.pace) if after == "auto" else after)
+    if after != "auto":
+        return state.moved + after
+    return state.moved + (max(PACE_MIN, PACE_FACTOR * state.pace) if state.pace else START_LIMIT)
 
 
 def deadline(rules: Rules, state: State) -> float | None:
@@ -507,7 +521,6 @@ def _want(state: State, number: int) -> State:
     return state if number in state.waiting else state._replace(waiting=(*state.waiting, number))
 
 
-_ROLLED_BACK = frozenset({"persistent", "nonfinite", "rank_local"})
 _FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"})
 _ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
     Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,

@@ -66,7 +66,7 @@ class LevelShift:
         spread, rho = _yardstick(blocks)
         reading = self._jump(blocks, begins, spread * sqrt((1.0 + rho) / (1.0 - rho)), rounded, point.step)
         if len(blocks) >= 2 * REFERENCE:
-            level = sum(blocks[-REFERENCE:]) / REFERENCE
+            level = median(blocks[-REFERENCE:])
             best = level if best is None else min(best, level)
             if reading is None:
                 reading = self._rise(blocks, begins, best, spread, point.step)
