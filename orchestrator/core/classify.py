@@ -21,10 +21,13 @@ CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local":
 
 QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
 QUIET_STEPS = 50  # in a sparse log so many steps do
+DOUBT = 0.1  # so far above the old level a record that was not flagged belongs to what follows
 NEAR = 0.02  # so close to the old level is the old level
-MASSIVE, MASSIVE_STEPS = 0.3, 20  # a rise so high is a level after so few steps already
+SPARSE_POINTS = 6  # in a sparse log a level is no fewer points, unless massive
+MASSIVE, MASSIVE_STEPS = 0.4, 20  # a rise so high is a level after so few steps already
 SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
-LEAD_RECORDS = 2  # a grad-norm excursion that ended at most so many records before belongs to the spike
+LEAD_RECORDS = 1  # a grad-norm excursion that ended at most so many records before belongs to the spike
+LEAD_LONG = 10  # one of more records, or steps, is no herald
 LEVEL_POINTS = 16  # points that a reading of a raised level stands for, at least
 TAIL = 64  # points of an open excursion that are remembered
 ACCEPT_POINTS = 4000  # an excursion that lasts so long without an answer is the new level
@@ -72,6 +75,10 @@ class Grace(NamedTuple):
     rise: float
     tail: tuple[float, ...] = ()
     used: bool = False  # something was forgiven already
+    follows: bool = False  # the level is the one of now while that falls
+
+
+Lead: TypeAlias = tuple[int, int, int] | None
 
 
 class Watch(NamedTuple):
@@ -84,7 +91,8 @@ class Watch(NamedTuple):
     phase: str | None = None
     grace: Grace | None = None
     settle: int = 0
-    lead: tuple[int, int] | None = None
+    lead: Lead = None
+    previous: float | None = None  # the loss of the record before
     rates: tuple[float, float, int] = (0.0, 0.0, 0)  # the rate at the last two marks, and the newest mark's step
 
 
@@ -102,7 +110,7 @@ def first_watch(rules: Rules) -> Watch:
 
 def resume(watch: Watch) -> Watch:
     """A restart: the old level stays, the first records are not judged, nothing is open."""
-    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None)
+    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None, previous=None)
 
 
 def rebase(rules: Rules, watch: Watch) -> Watch:
@@ -126,16 +134,17 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
         states.append(state)
         if reading is not None:
             readings.append(reading)
-    _, now, level, before, phase, grace, settle, lead, rates = watch
+    _, now, level, before, phase, grace, settle, lead, _, rates = watch
     loss = point.loss
     if not readings and now is None:
         if loss is not None:
             level = loss if level is None else level + (loss - level) * 0.0625
         if grace is None:
-            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, rates), ()
-    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, rates)
+            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates), ()
+    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, watch.previous, rates)
     watch, readings = _forgive(rules, watch, point, readings, before)
-    return _follow(rules, watch, point, readings, before)
+    watch, changes = _follow(rules, watch, point, readings, before)
+    return watch._replace(previous=loss), changes
 
 
 def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
@@ -159,7 +168,7 @@ def _rate(watch: Watch, lr: float, step: int) -> Watch:
     watch = watch._replace(rates=(before, last, at))
     if not rising or watch.level is None or watch.open is not None:
         return watch
-    grace = watch.grace or Grace(0, 0, watch.level, LR_FORGIVEN)
+    grace = watch.grace or Grace(0, 0, watch.level, LR_FORGIVEN, follows=True)
     return watch._replace(grace=grace._replace(until=max(grace.until, step + LR_GRACE)))
 
 
@@ -183,6 +192,8 @@ def _forgive(
     grace = watch.grace
     if grace is None:
         return watch, readings
+    if grace.follows and watch.level is not None and watch.level < grace.level:
+        grace = grace._replace(level=watch.level)
     limit = grace.level + grace.rise * abs(grace.level)
     kept = [r for r in readings if r.kind not in ("high", "level") or r.value > limit]
     if len(kept) < len(readings) and not grace.used:
@@ -211,7 +222,8 @@ def _follow(
     if now is None:
         if not seen:
             return watch._replace(open=None), tuple(changes)
-        now, happened = _opened(seen, point, before, watch.lead if watch.lead and point.step - watch.lead[1] <= reach else None), "opened"
+        lead = watch.lead if watch.lead and point.step - watch.lead[1] <= reach else None
+        now, happened = _with_previous(_opened(seen, point, before, lead), watch.previous, before), "opened"
     elif seen and (worse := _promoted(now, seen)).cls != now.cls:
         now, happened = worse, "promoted"
     now = _extended(now, point, seen)
@@ -232,10 +244,10 @@ def _follow(
     return watch._replace(open=None if over else now), tuple(changes)
 
 
-def _lead(lead: tuple[int, int] | None, readings: list[Reading], step: int, reach: int) -> tuple[int, int] | None:
-    """The first and last step of the newest grad-norm excursion."""
+def _lead(lead: Lead, readings: list[Reading], step: int, reach: int) -> Lead:
+    """The first and last step of the newest grad-norm excursion, and its records."""
     if any(reading.kind == "leading" for reading in readings):
-        return (lead[0], step) if lead and step - lead[1] <= reach else (step, step)
+        return (lead[0], step, lead[2] + 1) if lead and step - lead[1] <= reach else (step, step, 1)
     return lead
 
 
@@ -248,11 +260,11 @@ def _class_of(readings: list[Reading]) -> SpikeClass:
     return "persistent" if kinds == {"level"} else "isolated"
 
 
-def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, int] | None) -> Excursion:
+def _opened(readings: list[Reading], point: Step, before: int, lead: Lead) -> Excursion:
     cls = _class_of(readings)
     first = min(readings, key=lambda reading: reading.onset or reading.step)
     onset = first.onset if first.onset is not None else point.step
-    if lead is not None:
+    if lead is not None and lead[2] <= LEAD_LONG and point.step - lead[0] <= LEAD_LONG:
         onset = min(onset, lead[0])
     loss = next((reading for reading in readings if reading.signal == "loss"), readings[0])
     rank = next((reading.rank for reading in readings if reading.rank is not None), None)
@@ -263,6 +275,15 @@ def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, 
         tail=(loss.value,) * LEVEL_POINTS if loss.kind == "level" else (),
         points=LEVEL_POINTS if loss.kind == "level" else 0,
     )  # fmt: skip
+
+
+def _with_previous(now: Excursion, previous: float | None, before: int) -> Excursion:
+    """The record before belongs to it where it stood out already, only not enough to be flagged."""
+    if previous is None or now.cls != "isolated":
+        return now
+    if previous <= now.baseline + max(4.0 * now.spread, DOUBT * abs(now.baseline)):
+        return now
+    return now._replace(onset=min(now.onset, before), points=1, tail=(previous,))
 
 
 def _promoted(now: Excursion, readings: list[Reading]) -> Excursion:
@@ -314,7 +335,7 @@ def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
     by_level = now.evidence[0].kind == "level"
     if now.points < confirm.points or (now.quiet and not by_level) or lasted < min(confirm.for_, MASSIVE_STEPS):
         return False
-    if lasted < confirm.for_:
+    if lasted < confirm.for_ or (now.points < SPARSE_POINTS and lasted > confirm.for_ * confirm.points):
         return _massive(now)
     return _raised(policy.spikes.persistent, now)
 
@@ -324,7 +345,7 @@ def _massive(now: Excursion) -> bool:
     if now.peak is None or not now.tail:
         return False
     high = _recent(now) > now.baseline + MASSIVE * abs(now.baseline)
-    return high and now.quiet == 0 and now.tail[-1] > 0.5 * (now.baseline + now.peak)
+    return high and now.quiet == 0 and now.tail[-1] > now.baseline + 0.6 * (now.peak - now.baseline)
 
 
 def _recent(now: Excursion) -> float:

@@ -43,6 +43,7 @@ from orchestrator.core.state import (
     put,
 )  # fmt: skip
 
+EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
 EVALS = 400
 START_LIMIT = 900.0  # seconds that imports, compilation and the first step may take, at least
@@ -106,7 +107,7 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = known._replace(
         cls=cls, severity=severity, reason=reason, onset=min(now.onset, known.onset), height=height, minor=minor,
         onset_low=min(now.onset_low, known.onset_low), peak=now.peak, peak_step=now.peak_step, rank=now.rank,
-        evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
+        sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
     )  # fmt: skip
     if change.kind == "promoted":
@@ -159,6 +160,12 @@ def _height(now: Excursion) -> float:
     return min(now.height, 1e9)
 
 
+def _sigmas(now: Excursion) -> float:
+    if now.peak is None:
+        return 0.0
+    return (now.peak - now.baseline) / now.spread if now.spread > 0.0 else 1e9
+
+
 def _severity(rules: Rules, now: Excursion, cls: IncidentClass, minor: bool) -> tuple[Severity, str]:
     """The policy's base for the class, moved by what was seen, and why."""
     spikes = rules.policy.spikes
@@ -192,31 +199,31 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
     mine = [i for i in state.incidents if i.cls in ("isolated", "repeated") and i.merged is None]
     head = next((i for i in mine if i.cls == "repeated" and i.stage != "closed"), None)
     if head is not None:
-        return _joined(rules, state, head, (closed,))
+        return _joined(state, head, (closed,))
+    sure = [i for i in mine if i.sigmas >= EVENT_SIGMAS]
     for events, within, above in counts:
-        near = [i for i in mine if i.height >= above and i.frontier > state.frontier - within and not i.live]
+        near = [i for i in sure if i.height >= above and i.frontier > state.frontier - within and not i.live]
         if closed in near and len(near) >= events:
             head = near[0]._replace(
-                cls="repeated", severity=spike.severity, stage="open",
+                cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
             head = head._replace(rung=_rung(rules, state, head))
-            return _joined(rules, state, head, tuple(near[1:]))
+            state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
+            return _want(state, head.id)
     return state
 
 
-def _joined(rules: Rules, state: State, head: Incident, others: tuple[Incident, ...]) -> State:
-    """Events that belong to a `repeated` incident; it is answered again when as many came again."""
+def _joined(state: State, head: Incident, others: tuple[Incident, ...]) -> State:
+    """Events that belong to a `repeated` incident: those that made it one, and those that come while it lives."""
     for other in others:
         state = put(state, other._replace(merged=head.id))
         state = state._replace(waiting=tuple(w for w in state.waiting if w != other.id))
         if other.height > head.height:
             head = head._replace(height=other.height, peak=other.peak, peak_step=other.peak_step)
         shards = tuple(dict.fromkeys((*head.shards, *other.shards)))
-        head = head._replace(events=head.events + 1, end=other.end, shards=shards, frontier=state.frontier)
-    if head.stage != "open" and head.events < (head.rung + 1) * rules.policy.spikes.repeated.events:
-        return put(state, head)
-    return _want(put(state, head._replace(stage="confirmed")), head.id)
+        head = head._replace(events=head.events + 1, end=other.end, shards=shards)
+    return put(state, head)
 
 
 def _probation(rules: Rules, state: State) -> State:
@@ -226,8 +233,8 @@ def _probation(rules: Rules, state: State) -> State:
             continue
         spikes = rules.policy.spikes
         over = incident.detected + spikes.persistent.confirm.for_
-        if incident.cls == "repeated":  # as long as another event would belong to it
-            over = (incident.end or incident.detected) + spikes.repeated.within
+        if incident.cls == "repeated":  # the answer has a whole window to show; then as many events are a new one
+            over = incident.frontier + spikes.repeated.within
         if state.step >= over:
             state = put(state, _staged(incident, "held level"))
     return state

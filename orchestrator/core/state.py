@@ -77,6 +77,7 @@ class Incident(NamedTuple):
     end: int | None = None
     baseline: float | None = None
     height: float = 0.0
+    sigmas: float = 0.0  # the peak's distance from the old level, in spreads
     rank: int | None = None
     rung: int = 0
     events: int = 1

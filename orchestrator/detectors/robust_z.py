@@ -16,7 +16,7 @@ from orchestrator.detectors._noise import grain, median, spread_of
 CENTRE = 24  # points of the running median
 EVERY = 8  # points between two calculations of the limits
 YOUNG = 24  # below so many points only a ratio that no noise explains is flagged
-YOUNG_RATIO, YOUNG_SPREADS = 0.5, 3.0
+YOUNG_RATIO, YOUNG_SPREADS, YOUNG_DOUBT = 0.5, 3.0, 0.1
 COARSE, COARSE_RATIO = 5, 0.35  # a log with so many steps a point averages, so less is enough
 SPARSE_POINTS = 40  # residuals that are kept where the window holds fewer
 LOW_SPREADS, LOW_RATIO = 8.0, 0.1  # so far below is not learned
@@ -70,8 +70,13 @@ class RobustZ:
         if value is None:
             return state, None
         gap = point.step - state.last if state.last > 0 else 1
-        if value > state.high and state.flagged < self.window and (state.seen >= 3 or gap >= COARSE):
+        high = state.high
+        if 0 < state.seen < 3:
+            high = state.centre + COARSE_RATIO * abs(state.centre) if gap >= COARSE else float("inf")
+        if value > high and state.flagged < self.window:
             return self._flagged(state, point, value)
+        if 0 < state.seen < 3 and value > state.centre + YOUNG_DOUBT * abs(state.centre):
+            return state._replace(last=point.step), None  # of so few points none is learned that stands out
         if value < state.low:
             lows = (*state.lows, value)
             if len(lows) < LOW_POINTS:
