@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from orchestrator.core.policy import Policy
@@ -140,7 +141,7 @@ class Guard:
             return
         grads = [p.grad for p in found]
         norm = torch.nn.utils.get_total_norm(grads)
-        if hasattr(norm, "full_tensor"):  # sharded gradients: the one reduction that makes every rank agree
+        if isinstance(norm, DTensor):  # sharded gradients: the one reduction that makes every rank agree
             norm = norm.full_tensor()
         unscale = getattr(optimizer, "grad_scale", None)
         if unscale is not None:  # a fused optimizer under a loss scaler divides inside its own kernel
@@ -171,5 +172,5 @@ def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
 
 
 def _is_bad(grad: Tensor) -> bool:
-    local: Tensor = grad.to_local() if hasattr(grad, "to_local") else grad
+    local = grad.to_local() if isinstance(grad, DTensor) else grad
     return not bool(torch.isfinite(local).all())
