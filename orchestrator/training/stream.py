@@ -1,4 +1,4 @@
-"""Telemetry out: JSON lines appended by one write each, never synced, never waited for."""
+"""Telemetry out: whole JSON lines, appended by single writes, never synced, never waited for."""
 
 import os
 import time
