@@ -13,8 +13,9 @@ from typing import Any
 
 from orchestrator.core.policy import Policy
 from orchestrator.errors import PolicyError
+from orchestrator.store import yaml_text
 from orchestrator.store.policy_layers import NAME, Origin, chain, merged, override, shipped
-from orchestrator.store.policy_schema import check
+from orchestrator.store.policy_schema import Checked, check
 from orchestrator.store.policy_write import yaml_dump
 from orchestrator.store.yaml_text import Finding, Mark, Text
 
@@ -35,6 +36,7 @@ class Loaded:
     findings: tuple[Finding, ...]
     sound: Policy | None = None
     layers: tuple[Text, ...] = field(default=(), repr=False)
+    wrong: frozenset[yaml_text.Path] = frozenset()
 
     @property
     def digest(self) -> str:
@@ -90,16 +92,16 @@ def load_text(source: str, file: str, folder: Path | None, overrides: Sequence[s
     layers, findings = chain(source, file, folder)
     layers += [override(text) for text in overrides]
     raw, origin = merged(layers, findings)
-    sound = None
+    found = Checked(None, ())
     if raw or not findings:
         found = check(raw, origin, file)
-        sound = found.policy
         findings += found.findings
     findings = sorted(dict.fromkeys(findings), key=lambda f: (f.mark.file != file, *f.mark))
-    return Loaded(file, raw, origin, None if findings else sound, tuple(findings), sound, tuple(layers))
+    policy = None if findings else found.policy
+    return Loaded(file, raw, origin, policy, tuple(findings), found.policy, tuple(layers), found.wrong)
 
 
-def below(loaded: Loaded) -> Policy | None:
+def below(loaded: Loaded) -> Loaded | None:
     """The policy that a text extends, overrides left out; None where it extends none or that one is wrong."""
     texts = [layer for layer in loaded.layers if not layer.file.startswith("override ")]
     if len(texts) < 2:
@@ -107,4 +109,6 @@ def below(loaded: Loaded) -> Policy | None:
     findings: list[Finding] = []
     raw, origin = merged(texts[:-1], findings)
     found = check(raw, origin, texts[-2].file)
-    return None if findings or found.findings else found.policy
+    findings += found.findings
+    base = Loaded(texts[-2].file, raw, origin, found.policy, tuple(findings), found.policy, tuple(texts[:-1]))
+    return None if findings else base
