@@ -73,6 +73,11 @@ _TEXT = {
         "Units stand in the value: `500 steps`, `30m`, `2B tokens`, `3%`. Words are those of the message.\n"
         "Numbers are YAML 1.2: `1e-4` is a number, `no` and `on` are words.",
     ),
+    "ORC020": (
+        "A case file that cannot be read",
+        "A case is a mapping of series (`loss: 3.2-0.001x200 9x3`) with `expect:`, the list of incidents that must come\n"
+        "of them; an empty list asserts silence.",
+    ),
     "ORC200": (
         "The job's configuration cannot be used",
         "`--conf` names a run configuration (as for `orchestrate run conf=...`), and it cannot be composed: a\n"
