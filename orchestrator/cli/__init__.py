@@ -17,6 +17,7 @@ COMMANDS = {
     "ctl": "An operator's word to a run: stop, release, approve.",
     "lint": "Check policies.",
     "show": "Print the policy in force.",
+    "test": "Run policy cases: series, and what must be decided on them.",
     "replay": "Say what a policy would have done on recordings.",
 }
 
