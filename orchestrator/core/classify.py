@@ -354,10 +354,16 @@ def _recent(now: Excursion) -> float:
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
-    """Whether the newest half of the points stands above the old level by more than noise and `above`."""
-    count = max(3, len(now.tail) // 2)
-    margin = max(persistent.confirm.above * abs(now.baseline), 3.0 * now.spread / math.sqrt(count))
-    return bool(now.tail) and _recent(now) > now.baseline + margin
+    """Whether all remembered points, and their newest half, stand above the old level by more than noise and `above`."""
+    newest = now.tail[-max(3, len(now.tail) // 2) :]
+    return bool(newest) and all(_stands(persistent, now, points) for points in (newest, now.tail))
+
+
+def _stands(persistent: Persistent, now: Excursion, points: tuple[float, ...]) -> bool:
+    level = _median(points)
+    scatter = 1.4826 * _median(tuple(abs(value - level) for value in points))
+    noise = 3.0 * max(now.spread, scatter) / math.sqrt(len(points))
+    return level > now.baseline + max(persistent.confirm.above * abs(now.baseline), noise)
 
 
 def _over(now: Excursion, point: Step) -> bool:
@@ -373,7 +379,7 @@ def _back(now: Excursion) -> bool:
     """Whether the old level is back (not merely a lower one), over as many points as the noise asks for."""
     excess = now.excess or now.threshold - now.baseline
     near = min(0.5 * excess, max(NEAR * abs(now.baseline), 2.0 * now.spread))
-    count = int(min(max((4.0 * now.spread / near) ** 2 if near > 0.0 else TAIL, QUIET_POINTS), TAIL))
+    count = int(min(max((7.0 * now.spread / near) ** 2 if near > 0.0 else TAIL, QUIET_POINTS), TAIL))
     return len(now.tail) >= count and _median(now.tail[-count:]) <= now.baseline + near
 
 

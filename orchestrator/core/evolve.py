@@ -126,7 +126,10 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
-    """A new incident; what it turns out to be decides whether it is an old one come back."""
+    """A new incident; a level that began before the newest raised one ended is that one, a dip between."""
+    last = next((i for i in reversed(state.incidents) if i.cls == "persistent" and i.merged is None), None)
+    if last is not None and now.cls == "persistent" and last.attempt == state.attempt and now.onset <= (last.end or 0):
+        return last._replace(end=None)
     number = state.incidents[-1].id + 1 if state.incidents else 1
     return Incident(
         number, now.cls, "low", state.attempt, now.onset, now.onset_low, now.detected, frontier=state.frontier,

@@ -69,13 +69,13 @@ class RobustZ:
         value = point.loss if self.signal == "loss" else point.grad_norm
         if value is None:
             return state, None
-        gap = point.step - state.last if state.last > 0 else 1
+        gap = abs(point.step - state.last) if state.last > 0 else 1
         high = state.high
         if 0 < state.seen < 3:
             high = state.centre + COARSE_RATIO * abs(state.centre) if gap >= COARSE else float("inf")
         if value > high and state.flagged < self.window:
             return self._flagged(state, point, value)
-        if 0 < state.seen < 3 and value > state.centre + YOUNG_DOUBT * abs(state.centre):
+        if 0 < state.seen < 3 and gap >= COARSE and value > state.centre + YOUNG_DOUBT * abs(state.centre):
             return state._replace(last=point.step), None  # of so few points none is learned that stands out
         if value < state.low:
             lows = (*state.lows, value)
@@ -108,7 +108,9 @@ class RobustZ:
         size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
             ratio = COARSE_RATIO if coarse else YOUNG_RATIO
-            above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size, 2.0 * (max(recent) - min(recent)))
+            reach = max(recent) - min(recent)
+            above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size, 2.0 * reach)
+            spread = max(spread, 0.5 * reach)
             low = float("-inf")
         else:
             above = max(self.threshold * spread, self.floor * size)
