@@ -244,7 +244,7 @@ def _siblings(path: yaml_text.Path) -> list[str]:
     """The keys that the schema knows below a path."""
     cls: Any = Policy
     for part in path:
-        cls = _below(cls, part)
+        cls = below_key(cls, part)
         if cls is None:
             return []
     return _keys(cls) if dataclasses.is_dataclass(cls) else []
@@ -255,7 +255,7 @@ def _keys(cls: Any) -> list[str]:
     return [*_fields(cls), *VERBS] if cls is schema.Response else _fields(cls)
 
 
-def _below(cls: Any, part: str | int) -> Any:
+def below_key(cls: Any, part: str | int) -> Any:
     """The class that a key (or an index, or a free name) of a class or of a container leads to."""
     if isinstance(part, int) or (cls is schema.Response and part in VERBS):
         return cls  # an item is what its list holds; a response's options stand below its verb

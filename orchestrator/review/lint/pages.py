@@ -75,8 +75,8 @@ _TEXT = {
     ),
     "ORC020": (
         "A case file that cannot be read",
-        "A case is a mapping of series (`loss: 3.2-0.001x200 9x3`) with `expect:`, the list of incidents that must come\n"
-        "of them; an empty list asserts silence.",
+        "A case is a mapping of series (`loss: 3.2-0.001x200 9x3`) with `expect:`, the list of incidents that\n"
+        "must come of them; an empty list asserts silence.",
     ),
     "ORC200": (
         "The job's configuration cannot be used",
