@@ -7,12 +7,14 @@ The policy speaks in deltas; what is planned here is absolute.
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Action, Decision, Fact
 from orchestrator.core.health import newest_complete
+from orchestrator.core.operator import answer
 from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
 
 ALIKE = 2  # the same failure at the same step so many times is not retried unchanged
 PASSIVE = frozenset({"record", "notify", "checkpoint", "skip"})  # a ladder that ends in these never ends
 ENDS_ATTEMPT = frozenset({"rollback", "relaunch", "hold"})
+HARMLESS = frozenset({"record", "notify", "dump", "skip"})  # nobody needs to say yes to these
 
 
 def decide(rules: Rules, state: State, fact: Fact) -> tuple[State, tuple[Decision, ...]]:
@@ -31,7 +33,7 @@ def settle(rules: Rules, state: State) -> tuple[State, tuple[Decision, ...]]:
 
 def plan(rules: Rules, state: State) -> Decision | None:
     """The next decision that the levels ask for; None when there is nothing to decide."""
-    if state.status == "running" and not state.waiting and not state.stop:
+    if state.status == "running" and not state.waiting and not state.stop and not state.orders:
         return None
     if state.status in FINAL or state.pending:
         return None
@@ -39,12 +41,21 @@ def plan(rules: Rules, state: State) -> Decision | None:
         return _own(state, "launch", "the run begins")
     if state.stop and state.status == "running":
         return _own(state, "stop", state.stop)
+    if state.orders and state.status == "running":
+        actions, why = answer(rules, state, state.orders[0])
+        return _numbered(state, 0, actions, "act", why)._replace(order=True)
     if state.waiting:
-        return _answer(rules, state, _worst(state))
+        return _in_time(state, _answer(rules, state, _worst(state)))
     if state.status == "relaunching" and not state.proposed:
-        released = state.why.startswith("released")
-        return _own(state, "relaunch" if released else "hold", state.why, rules)
+        goes_on = state.why.startswith(("released", "resumed", "once more"))
+        return _in_time(state, _own(state, "relaunch" if goes_on else "hold", state.why, rules))
     return None
+
+
+def _in_time(state: State, decision: Decision) -> Decision | None:
+    """A job that ended comes back only when its backoff is over; what does not start it needs no patience."""
+    early = state.status == "relaunching" and state.time < state.not_before
+    return None if early and any(action.verb == "relaunch" for action in decision.actions) else decision
 
 
 def _worst(state: State) -> Incident:
@@ -55,7 +66,7 @@ def _worst(state: State) -> Incident:
 
 def _own(state: State, what: str, why: str, rules: Rules | None = None) -> Decision:
     """A decision that no incident caused."""
-    base = Action(0, "stop", 0, state.attempt, state.step, why)
+    base = Action(0, "stop", 0, state.attempt, state.step, why, save=state.preempted)
     if what == "launch":
         base = base._replace(verb="relaunch", to_step=0)
     elif what == "relaunch" and rules is not None:
@@ -142,6 +153,8 @@ def _numbered(
     state: State, incident: int, actions: tuple[Action, ...], mode: Mode, why: str, rung: int = 0
 ) -> Decision:
     """A decision whose actions have their numbers."""
+    if mode == "propose" and all(action.verb in HARMLESS for action in actions):
+        mode = "act"
     begin = state.actions[-1].action.id + 1 if state.actions else 1
     numbered = tuple(action._replace(id=begin + i) for i, action in enumerate(actions))
     return Decision(state.decisions + 1, incident, numbered, mode, state.time, why, rung)

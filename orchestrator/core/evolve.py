@@ -3,10 +3,11 @@
 One function a kind of fact; the steps' own road is `_step`, which must stay cheap.
 """
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.core.classify import Change, Excursion, observe, resume
+from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
 from orchestrator.core.effects import await_effect, check, saved
 from orchestrator.core.facts import (
     Action,
@@ -34,6 +35,7 @@ from orchestrator.core.state import (
     Incident,
     IncidentClass,
     Ordered,
+    Silence,
     Snapshot,
     State,
     attempt_of,
@@ -48,6 +50,8 @@ SNAPSHOTS = 64
 EVALS = 400
 START_LIMIT = 900.0  # seconds that imports, compilation and the first step may take, at least
 PACE_FACTOR, PACE_MIN = 10.0, 60.0  # `hang: {after: auto}`: ten times the longest gap seen, never below a minute
+BACKOFF, BACKOFF_MAX = 5.0, 300.0  # seconds before the second relaunch for one cause, doubled for each further one
+SILENCE_RISE = 0.5  # what a silence forgives
 
 
 def evolve(rules: Rules, state: State, fact: Fact) -> State:
@@ -248,7 +252,17 @@ def _probation(rules: Rules, state: State) -> State:
 
 def _supervised(rules: Rules, state: State, fact: Supervised) -> State:
     moved = None if state.moved is None else fact.time  # silence while nobody listened is no hang
-    return state._replace(epoch=fact.epoch, time=fact.time, moved=moved)
+    state = state._replace(epoch=fact.epoch, time=max(state.time, fact.time), moved=moved)
+    if state.status != "preempted":
+        return state
+    return move(state._replace(stop="", preempted=False), "supervised", f"resumed after: {state.why}")
+
+
+def adopt(old: Rules, new: Rules, state: State) -> State:
+    """The state under another policy: what other detectors remember is no use to the new ones."""
+    if old.policy.detectors == new.policy.detectors:
+        return state
+    return state._replace(watch=first(new).watch, snapshots=(), current=None)
 
 
 def _launched(rules: Rules, state: State, fact: Launched) -> State:
@@ -270,7 +284,7 @@ def _launched(rules: Rules, state: State, fact: Launched) -> State:
     state = state._replace(
         watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
         time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
-        current=None,
+        current=None, why="",
     )  # fmt: skip
     for incident in state.incidents:
         if incident.stage == "acting":
@@ -285,7 +299,8 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
         state = _launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
     return state._replace(
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
-        time=max(state.time, fact.time),
+        time=max(state.time, fact.time), hosts=fact.hosts or state.hosts,
+        world_size=fact.world_size or state.world_size,
     )  # fmt: skip
 
 
@@ -294,6 +309,8 @@ def _eval(rules: Rules, state: State, fact: Eval) -> State:
 
 
 def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
+    if any(c.path == fact.path and c.attempt > fact.attempt for c in state.checkpoints):
+        return state  # told late: a newer attempt has written it anew
     key = (fact.attempt, fact.step, fact.path)
     others = tuple(c for c in state.checkpoints if (c.attempt, c.step, c.path) != key and c.path != fact.path)
     moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
@@ -328,9 +345,11 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
     if _complete(state, attempt) and not asked:
         return move(state, "completed", "the job reached its end")
     if state.stop:
-        return move(state, "stopped", state.stop)
+        return move(state, "preempted" if state.preempted else "stopped", state.stop)
     if asked:
         return state
+    if fact.cause == "environment":
+        return _try_again(rules, state, fact)
     cause = "hang" if state.hung == fact.attempt else fact.cause
     return _fail(rules, state, cause, fact.why)
 
@@ -355,6 +374,7 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     counts = dict(state.counts.failures)
     counts[cause] = counts.get(cause, 0) + 1
     state = state._replace(counts=state.counts._replace(failures=tuple(sorted(counts.items()))))
+    state = state._replace(not_before=state.time + _backoff(state, counts[cause]))
     failure = getattr(rules.policy.failures, cause, None)
     severity: Severity = failure.severity if failure else "high"
     treated = failure is not None and failure.respond
@@ -371,6 +391,24 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     incident = incident._replace(stage="confirmed", reason=why, frontier=state.frontier, end=None)
     state = _want(put(state, incident), incident.id)
     return state if treated or cause == "hang" else move(state, "failed", f"{cause}: {why}")
+
+
+def _try_again(rules: Rules, state: State, fact: Exited) -> State:
+    """What the surroundings did is no failure of the job: once more after a while, within the one ceiling."""
+    spent, limit = state.counts.relaunches + 1, rules.policy.limits.relaunches.max
+    state = state._replace(counts=state.counts._replace(relaunches=spent))
+    if spent > limit:
+        return move(state, "held", f"{fact.why}; {limit} relaunches without progress are spent")
+    return state._replace(not_before=state.time + _backoff(state, spent + 1), why=f"once more after: {fact.why}")
+
+
+def _backoff(state: State, times: int) -> float:
+    """Seconds to wait before the relaunch after so many failures; jobs that failed together come back apart."""
+    if times < 2:
+        return 0.0
+    attempt = attempt_of(state, state.attempt)
+    salt = zlib.crc32(repr((attempt.launched, attempt.host, attempt.pid) if attempt else times).encode())
+    return min(BACKOFF * 2.0 ** (times - 2), BACKOFF_MAX) * (0.5 + 0.5 * salt / 0xFFFFFFFF)
 
 
 def _words(reason: str) -> str:
@@ -397,6 +435,8 @@ def deadline(rules: Rules, state: State) -> float | None:
     times = [until for _, until in state.proposed]
     if (hang := _hang_at(rules, state)) is not None:
         times.append(hang)
+    if state.status == "relaunching" and state.time < state.not_before:
+        times.append(state.not_before)
     return min(times, default=None)
 
 
@@ -414,14 +454,53 @@ def _tick(rules: Rules, state: State, fact: Tick) -> State:
 
 def _order(rules: Rules, state: State, fact: Order) -> State:
     state = state._replace(time=max(state.time, fact.time))
-    if fact.verb == "stop":
-        return state._replace(stop=f"stopped by {fact.author}" + (f": {fact.why}" if fact.why else ""))
-    if fact.verb == "release":
-        return move(state._replace(stop=""), "released", f"released by {fact.author}: {fact.why}")
-    if fact.verb == "approve":
-        for number, _ in state.proposed:
-            state = _approved(state, number)
+    said = f"by {fact.author}" + (f": {fact.why}" if fact.why else "")
+    match fact.verb:
+        case "stop":
+            return _stop(state._replace(stop=f"stopped {said}", preempted=False), "stopped")
+        case "preempt" if not state.stop:
+            return _stop(state._replace(stop=f"preempted {said}", preempted=True), "preempted")
+        case "release":
+            return _released(state, f"released {said}")
+        case "approve":
+            for number, _ in state.proposed:
+                if fact.value in (None, number):
+                    state = _approved(state, number)
+        case "silence" | "expire":
+            return _silence(rules, state, fact)
+        case "lr" | "clip" | "checkpoint" | "rollback":
+            return state._replace(orders=(*state.orders, fact))
     return state
+
+
+def _stop(state: State, happened: str) -> State:
+    """Between two attempts nothing runs that could be stopped: the run just ends."""
+    idle = state.status == "preempted" or (state.status == "relaunching" and not state.pending)
+    return move(state, happened, state.stop) if idle else state
+
+
+def _released(state: State, why: str) -> State:
+    """An operator says that it may go on: the budgets are full again, failures before it are closed."""
+    if move(state, "released").status == state.status:
+        return state
+    for incident in state.incidents:
+        if incident.live and incident.cls in _FAILURES:
+            state = put(state, incident._replace(stage="closed", end=incident.end or state.step))
+    counts = Counts(progress=state.counts.progress)
+    return move(state._replace(stop="", preempted=False, counts=counts, not_before=0.0), "released", why)
+
+
+def _silence(rules: Rules, state: State, fact: Order) -> State:
+    """A planned disturbance begins (`value` steps long) or ends: the old level no longer binds, or binds again."""
+    if fact.verb == "expire":
+        known = tuple(s._replace(until=min(s.until, state.step)) for s in state.silences)
+        return state._replace(silences=known, watch=state.watch._replace(grace=None))
+    until, level = state.step + int(fact.value or 0), state.watch.level
+    state = state._replace(silences=(*state.silences[-99:], Silence(until, fact.author, fact.why)))
+    if level is None:
+        return state
+    watch = rebase(rules, state.watch)
+    return state._replace(watch=watch._replace(grace=Grace(until, 20, level, SILENCE_RISE)))
 
 
 def _approved(state: State, number: int) -> State:
@@ -456,6 +535,10 @@ def _decision(rules: Rules, state: State, fact: Decision) -> State:
         actions=(*state.actions, *ordered)[-200:], decisions=fact.number, time=max(state.time, fact.time),
         pending=state.pending + (len(ordered) if applied else 0),
     )  # fmt: skip
+    if fact.order:
+        state = state._replace(orders=state.orders[1:])
+    if applied:
+        state = state._replace(approved=tuple(number for number in state.approved if number != fact.incident))
     incident = find(state, fact.incident)
     if incident is not None:
         rung = max(incident.rung, fact.rung)
@@ -486,6 +569,8 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
         known = {shard for shard, *_ in levels.quarantine}
         added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
+    elif verb == "exclude":
+        levels = levels._replace(hosts=tuple(dict.fromkeys((*levels.hosts, *action.hosts))))
     elif verb == "rollback":
         counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
     elif verb == "relaunch" and action.incident:
