@@ -130,8 +130,8 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
     states = []
     readings: list[Reading] = []
     for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True):
-        state, reading = detector.update(state, point)
-        states.append(state)
+        after, reading = detector.update(state, point)
+        states.append(after)
         if reading is not None:
             readings.append(reading)
     _, now, level, before, phase, grace, settle, lead, _, rates = watch

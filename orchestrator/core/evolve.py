@@ -27,6 +27,8 @@ from orchestrator.core.facts import (
 )  # fmt: skip
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.state import (
+    HOT,
+    stepped,
     STAGE,
     Attempt,
     Counts,
@@ -75,20 +77,19 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         if point.attempt < state.attempt:
             return state
         state = _launched(rules, state, Launched(point.attempt, point.step - 1, "", "", 0, point.time))
-    moved = state.moved
+    watch, last, frontier, time, moved, pace, history = state[:HOT]
+    step, now = point.step, point.time
     if moved is None:
-        moved = point.time
-    elif point.step <= state.step:
+        moved = now
+    elif step <= last:
         return state  # a resumed trainer logs a step twice
-    watch, changes = observe(rules, state.watch, point)
-    state = state._replace(
-        watch=watch,
-        step=point.step,
-        frontier=max(state.frontier, point.step),
-        time=max(state.time, point.time),
-        moved=max(point.time, moved),
-        pace=max(state.pace, point.time - moved),
-        history=state.history.add(Entry(point.step, point.lr, point.shards)),
+    watch, changes = observe(rules, watch, point)
+    if now - moved > pace:
+        pace = now - moved
+    history = history.add(Entry(step, point.lr, point.shards))
+    state = stepped(
+        state,
+        (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),
     )
     if state.unproved:
         state = check(rules, state, point)
