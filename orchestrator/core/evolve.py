@@ -27,8 +27,8 @@ from orchestrator.core.facts import (
 )  # fmt: skip
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.state import (
+    FINAL,
     HOT,
-    stepped,
     STAGE,
     Attempt,
     Counts,
@@ -45,6 +45,7 @@ from orchestrator.core.state import (
     first,
     move,
     put,
+    stepped,
 )  # fmt: skip
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
@@ -341,7 +342,7 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
     state = _with_attempt(state, fact.attempt, exited=fact, reached=state.step)
     if fact.attempt != state.attempt:
         return state._replace(time=max(state.time, fact.time))
-    asked = state.status == "stopping"
+    asked = state.status == "stopping" or state.status in FINAL
     state = move(state._replace(time=max(state.time, fact.time)), "exited")
     if _complete(state, attempt) and not asked:
         return move(state, "completed", "the job reached its end")

@@ -137,8 +137,9 @@ def _yardstick(blocks: tuple[float, ...]) -> tuple[float, float]:
     middle = 0.5 * (len(settled) - 1)
     centre = 0.5 * (early + late)
     residuals = [block - centre - slope * (i - middle) for i, block in enumerate(settled)]
-    spread = 1.4826 * median([abs(r) for r in residuals])
+    robust = 1.4826 * median([abs(r) for r in residuals])
     total = sum(r * r for r in residuals)
+    spread = max(robust, min(sqrt(total / len(residuals)), 2.0 * robust))  # the first alone is too often too small
     rho = sum(a * b for a, b in pairwise(residuals)) / total if total > 0.0 else 0.0
     return spread, min(max(rho, 0.0), 0.9)
 
