@@ -343,8 +343,11 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
     if fact.attempt != state.attempt:
         return state._replace(time=max(state.time, fact.time))
     asked = state.status == "stopping" or state.status in FINAL
+    comes_back = any(o.action.verb == "relaunch" and o.applied and o.status == "ordered" for o in state.actions)
     state = move(state._replace(time=max(state.time, fact.time)), "exited")
-    if _complete(state, attempt) and not asked:
+    if comes_back:  # whoever wants it stopped stops the next attempt
+        return state
+    if _complete(state, attempt) and (not asked or state.stop):
         return move(state, "completed", "the job reached its end")
     if state.stop:
         return move(state, "preempted" if state.preempted else "stopped", state.stop)
@@ -589,7 +592,7 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
 
 def _outcome(rules: Rules, state: State, fact: Outcome) -> State:
     actions = tuple(
-        o._replace(status=fact.status, detail=fact.detail)
+        o._replace(status=fact.status, detail=fact.detail, since=fact.time)
         if o.action.id == fact.action and o.status == "ordered"
         else o
         for o in state.actions

@@ -154,6 +154,7 @@ class Ordered(NamedTuple):
     seen: int = 0
     wrong: int = 0
     tries: int = 0
+    since: float = 0.0  # when it was applied
 
 
 class Snapshot(NamedTuple):
