@@ -356,7 +356,7 @@ def _recent(now: Excursion) -> float:
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
-    """Whether all remembered points, and their newest half, stand above the old level by `above` and more than noise."""
+    """Whether all remembered points, and their newest half, stand above the old level by more than noise."""
     newest = now.tail[-max(3, len(now.tail) // 2) :]
     return bool(newest) and all(_stands(persistent, now, points) for points in (newest, now.tail))
 
