@@ -12,7 +12,7 @@ def limit_cannot_bind(subject: Subject) -> Iterator[Problem]:
     and a reader believes that it does.
     """
     for problem in (*_spent_first(subject), *_all_or_nothing(subject)):
-        if subject.has(problem.path):  # what nobody wrote deceives nobody
+        if subject.says(problem.path):  # what this text did not write deceives nobody here
             yield problem
 
 
