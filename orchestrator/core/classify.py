@@ -149,9 +149,7 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
 
 def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
     """A record just after a launch: nothing is learned of it, and only what is not finite is seen."""
-    seen = [
-        detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)
-    ]
+    seen = [detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)]
     readings = [reading for reading in seen if reading is not None and reading.signal == "finite"]
     before = watch.last_step
     watch = watch._replace(last_step=point.step, settle=watch.settle - 1)

@@ -94,7 +94,9 @@ class RobustZ:
 
     def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:
         kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
-        reading = Reading("robust_z", self.signal, kind, point.step, value, state.centre, state.high, state.spread)
+        reading = Reading(
+            "robust_z", self.signal, kind, point.step, value, state.centre, state.high, state.spread
+        )
         return state._replace(flagged=state.flagged + 1, last=point.step, lows=()), reading
 
     def _learned(

@@ -13,7 +13,7 @@ VOCABULARY, LENGTH, ROWS = 16, 15, 64
 SHARD_STEPS = 40
 SHARDS = tuple(f"shard-{number:02d}" for number in range(20))
 BAD = SHARDS[3]  # read in steps 121 ... 160
-RISE_AT, RISE = 120, 30.0  # the mistake in the schedule: from then on the rate is so many times higher
+RISE_AT, RISE = 120, 20.0  # the mistake in the schedule: from then on the rate is so many times higher
 
 
 class Batch(NamedTuple):
@@ -61,7 +61,7 @@ def rise(fault: str, step: int) -> float:
 def arguments(**more: object) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=240)
-    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--lr", type=float, default=0.005)
     parser.add_argument("--fault", choices=("none", "shard", "rate"), default="none")
     for name, default in more.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
