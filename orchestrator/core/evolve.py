@@ -20,6 +20,7 @@ from orchestrator.core.facts import (
     Launched,
     Order,
     Outcome,
+    Room,
     Step,
     Supervised,
     Tick,
@@ -42,6 +43,7 @@ from orchestrator.core.state import (
     move,
     put,
 )  # fmt: skip
+from orchestrator.core.storage import JUDGED, judged, no_room_until, save_failed, save_worked
 
 SNAPSHOTS = 64
 EVALS = 400
@@ -277,8 +279,8 @@ def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
     moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
     state = state._replace(checkpoints=(*others, fact), moved=moved)
     if fact.state != "saved":
-        return state
-    state = saved(state, fact)
+        return save_failed(rules, state, fact) if fact.state == "failed" else state
+    state = save_worked(saved(state, fact))
     if fact.attempt == state.attempt and fact.step == state.step:
         snapshot = Snapshot(fact.attempt, fact.step, state.watch)
         known = tuple(s for s in state.snapshots if (s.attempt, s.step) != (fact.attempt, fact.step))
@@ -371,8 +373,7 @@ def _hang_at(rules: Rules, state: State) -> float | None:
 def deadline(rules: Rules, state: State) -> float | None:
     """When the core wants to be woken by a Tick; None when only facts of their own can change anything."""
     times = [until for _, until in state.proposed]
-    if (hang := _hang_at(rules, state)) is not None:
-        times.append(hang)
+    times += [until for until in (_hang_at(rules, state), no_room_until(state)) if until is not None]
     return min(times, default=None)
 
 
@@ -390,6 +391,8 @@ def _tick(rules: Rules, state: State, fact: Tick) -> State:
 
 def _order(rules: Rules, state: State, fact: Order) -> State:
     state = state._replace(time=max(state.time, fact.time))
+    if fact.verb in JUDGED:
+        return judged(state, fact)
     if fact.verb == "stop":
         return state._replace(stop=f"stopped by {fact.author}" + (f": {fact.why}" if fact.why else ""))
     if fact.verb == "release":
@@ -398,6 +401,10 @@ def _order(rules: Rules, state: State, fact: Order) -> State:
         for number, _ in state.proposed:
             state = _approved(state, number)
     return state
+
+
+def _room(rules: Rules, state: State, fact: Room) -> State:
+    return state._replace(room=fact, time=max(state.time, fact.time))
 
 
 def _approved(state: State, number: int) -> State:
@@ -512,4 +519,5 @@ _FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"
 _ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
     Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,
     Exited: _exited, Tick: _tick, Supervised: _supervised, Order: _order, Decision: _decision, Outcome: _outcome,
+    Room: _room,
 }  # fmt: skip

@@ -7,7 +7,7 @@ status and an incident's stage change.
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.classify import SpikeClass, Watch, first_watch
-from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Reading, Verb
+from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Reading, Room, Verb
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
 
 Status: TypeAlias = Literal[
@@ -213,6 +213,8 @@ class State(NamedTuple):
     proposed: tuple[tuple[int, float], ...] = ()  # incidents whose answer awaits a yes, and until when
     approved: tuple[int, ...] = ()
     epoch: int = 0
+    pins: tuple[int, ...] = ()  # steps whose checkpoints an operator keeps
+    room: Room | None = None
 
 
 def first(rules: Rules) -> State:
