@@ -234,6 +234,16 @@ class AttemptDir:
         return self.path / "exit.json"
 
     @property
+    def beat(self) -> Path:
+        """What the keeper counts on while it lives, for eyes on other hosts."""
+        return self.path / "beat"
+
+    @property
+    def end(self) -> Path:
+        """Asks the keeper to end the job, where a signal cannot reach it."""
+        return self.path / "end"
+
+    @property
     def output(self) -> Path:
         return self.path / "output.log"
 

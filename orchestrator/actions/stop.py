@@ -14,4 +14,4 @@ def plan(situation: Situation, response: Response) -> Action | Refusal:
 
 def apply(action: Action, world: World) -> str:
     """End the attempt."""
-    return world.stop(action.attempt)
+    return world.stop(action.attempt, action.save)

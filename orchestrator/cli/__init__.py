@@ -17,6 +17,10 @@ COMMANDS = {
     "ctl": "An operator's word to a run: stop, release, approve.",
     "lint": "Check policies.",
     "show": "Print the policy in force.",
+    "plan": "Show what a policy means over the run.",
+    "schema": "Print the JSON Schema of a policy, for editors.",
+    "test": "Run policy cases: series, and what must be decided on them.",
+    "diff": "Say what a change of a policy means, and what it changes on recordings.",
     "replay": "Say what a policy would have done on recordings.",
 }
 

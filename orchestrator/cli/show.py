@@ -4,18 +4,21 @@ import json
 
 import click
 
-from orchestrator.errors import PolicyError
 from orchestrator.store import policy_text
 
 
-@click.command(epilog="Example:  orchestrate show pretrain mode=observe")
+@click.command(epilog="Example:  orchestrate show pretrain mode=observe 'checkpoints.every=500 steps'")
 @click.argument("policy")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(policy: str, overrides: tuple[str, ...], as_json: bool) -> int:
-    """Print the policy in force, after extends and overrides."""
+    """Print the policy in force, after extends and overrides, with where each value came from.
+
+    What is printed is policy text itself: the origins are comments.
+    """
+    from orchestrator.review import shown
+
     loaded = policy_text.load(policy_text.locate(policy), overrides)
-    if loaded.findings:
-        raise PolicyError("\n".join(map(str, loaded.findings)))
-    click.echo(json.dumps(loaded.raw, indent=2) if as_json else policy_text.yaml_dump(loaded.raw), nl=as_json)
+    policy_text.checked(loaded)
+    click.echo(json.dumps(shown.as_json(loaded), indent=2) if as_json else shown.text(loaded), nl=as_json)
     return 0

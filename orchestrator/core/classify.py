@@ -21,12 +21,18 @@ CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local":
 
 QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
 QUIET_STEPS = 50  # in a sparse log so many steps do
-MASSIVE, MASSIVE_STEPS = 0.3, 20  # a rise so high is a level after so few steps already
+DOUBT = 0.1  # so far above the old level a record that was not flagged belongs to what follows
+NEAR = 0.02  # so close to the old level is the old level
+SPARSE_POINTS = 6  # in a sparse log a level is no fewer points, unless massive
+MASSIVE, MASSIVE_STEPS = 0.4, 20  # a rise so high is a level after so few steps already
 SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
-LEAD_STEPS = 8  # a grad-norm excursion that ended at most so many steps before belongs to the spike
+LEAD_RECORDS = 1  # a grad-norm excursion that ended at most so many records before belongs to the spike
+LEAD_LONG = 10  # one of more records, or steps, is no herald
+LEVEL_POINTS = 16  # points that a reading of a raised level stands for, at least
 TAIL = 64  # points of an open excursion that are remembered
-ACCEPT_POINTS = 2000  # an excursion that lasts so long without an answer is the new level
-LR_RISE, LR_FORGIVEN, LR_GRACE = 0.15, 0.1, 200  # a rise of the rate from which on; what it may raise the loss by; steps
+ACCEPT_POINTS = 4000  # an excursion that lasts so long without an answer is the new level
+LR_RISE, LR_STEPS = 0.15, 100  # the rate is rising when it did so much over so many steps
+LR_FORGIVEN, LR_GRACE = 0.1, 200  # what that may raise the loss by, and for how many steps after it
 
 
 class Excursion(NamedTuple):
@@ -68,6 +74,11 @@ class Grace(NamedTuple):
     level: float
     rise: float
     tail: tuple[float, ...] = ()
+    used: bool = False  # something was forgiven already
+    follows: bool = False  # the level is the one of now while that falls
+
+
+Lead: TypeAlias = tuple[int, int, int] | None
 
 
 class Watch(NamedTuple):
@@ -80,8 +91,9 @@ class Watch(NamedTuple):
     phase: str | None = None
     grace: Grace | None = None
     settle: int = 0
-    lead: tuple[int, int] | None = None
-    lr: float | None = None
+    lead: Lead = None
+    previous: float | None = None  # the loss of the record before
+    rates: tuple[float, float, int] = (0.0, 0.0, 0)  # the rate at the last two marks, and the newest mark's step
 
 
 class Change(NamedTuple):
@@ -98,7 +110,7 @@ def first_watch(rules: Rules) -> Watch:
 
 def resume(watch: Watch) -> Watch:
     """A restart: the old level stays, the first records are not judged, nothing is open."""
-    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None)
+    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None, previous=None)
 
 
 def rebase(rules: Rules, watch: Watch) -> Watch:
@@ -111,9 +123,8 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
     """One step on: the next watch, and what changed by it."""
     if point.phase != watch.phase and point.phase is not None:
         watch = _enter_phase(rules, watch, point)
-    lr = point.lr
-    if lr is not None and lr != watch.lr:
-        watch = _new_rate(rules, watch, point)
+    if point.lr is not None and (point.step >= watch.rates[2] + LR_STEPS or point.lr > watch.rates[1]):
+        watch = _rate(watch, point.lr, point.step)
     if watch.settle:
         return _settling(rules, watch, point)
     states = []
@@ -123,16 +134,17 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
         states.append(state)
         if reading is not None:
             readings.append(reading)
-    _, now, level, before, phase, grace, settle, lead, lr = watch
+    _, now, level, before, phase, grace, settle, lead, _, rates = watch
     loss = point.loss
     if not readings and now is None:
         if loss is not None:
             level = loss if level is None else level + (loss - level) * 0.0625
         if grace is None:
-            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, lr), ()
-    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, lr)
+            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates), ()
+    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, watch.previous, rates)
     watch, readings = _forgive(rules, watch, point, readings, before)
-    return _follow(rules, watch, point, readings, before)
+    watch, changes = _follow(rules, watch, point, readings, before)
+    return watch._replace(previous=loss), changes
 
 
 def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
@@ -144,13 +156,20 @@ def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Cha
     return _follow(rules, watch, point, readings, before)
 
 
-def _new_rate(rules: Rules, watch: Watch, point: Step) -> Watch:
-    """A planned rise of the rate forgives a bounded rise of the loss; warm-up's first steps are such rises too."""
-    rose = watch.lr is not None and point.lr is not None and point.lr > watch.lr * (1.0 + LR_RISE) > 0.0
-    watch = watch._replace(lr=point.lr)
-    if not rose or watch.level is None or watch.open is not None or watch.grace is not None:
+def _rate(watch: Watch, lr: float, step: int) -> Watch:
+    """Keep marks of the rate, and forgive a bounded rise of the loss while it rises and for some steps after.
+
+    The marks are LR_STEPS apart; a run's first marks have nothing before them, so a warm-up's first steps count.
+    """
+    before, last, at = watch.rates
+    if step >= at + LR_STEPS:
+        before, last, at = last, lr, step
+    rising = lr > max(before, 0.0) * (1.0 + LR_RISE) and (before > 0.0 or step <= 2 * LR_STEPS)
+    watch = watch._replace(rates=(before, last, at))
+    if not rising or watch.level is None or watch.open is not None:
         return watch
-    return rebase(rules, watch)._replace(grace=Grace(point.step + LR_GRACE, 20, watch.level, LR_FORGIVEN))
+    grace = watch.grace or Grace(0, 0, watch.level, LR_FORGIVEN, follows=True)
+    return watch._replace(grace=grace._replace(until=max(grace.until, step + LR_GRACE)))
 
 
 def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
@@ -163,33 +182,37 @@ def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
     at = phase_at(rules.policy.phases, point.step)
     phase = phase or (at.phase if at else None)
     grace, rise = (phase.grace, phase.rise) if phase else (200, 0.5)
-    return rebase(rules, watch)._replace(grace=Grace(point.step + grace, 20, watch.level, rise))
+    return rebase(rules, watch)._replace(grace=Grace(point.step + grace, 20, watch.level, rise, used=True))
 
 
 def _forgive(
     rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
 ) -> tuple[Watch, list[Reading]]:
-    """Within a grace only what exceeds the forgiven rise is seen, as a level above the old one."""
+    """Within a grace what stays below the forgiven rise is passed over; the detectors then learn anew."""
     grace = watch.grace
     if grace is None:
         return watch, readings
-    readings = [reading for reading in readings if reading.kind in ("nonfinite", "rank")]
+    if grace.follows and watch.level is not None and watch.level < grace.level:
+        grace = grace._replace(level=watch.level)
+    limit = grace.level + grace.rise * abs(grace.level)
+    kept = [r for r in readings if r.kind not in ("high", "level") or r.value > limit]
+    if len(kept) < len(readings) and not grace.used:
+        watch, grace = rebase(rules, watch), grace._replace(used=True)
     if point.loss is not None:
-        grace = grace._replace(points=grace.points - 1, tail=(*grace.tail[-19:], point.loss))
-        limit = grace.level + grace.rise * abs(grace.level)
-        recent = grace.tail[-3:]
-        if len(recent) == 3 and min(recent) > limit:
-            seen = Reading("grace", "loss", "level", point.step, point.loss, grace.level, limit)
-            return watch._replace(grace=None), [*readings, seen._replace(onset=before)]
+        grace = grace._replace(points=grace.points - 1, tail=(*grace.tail[-2:], point.loss))
+        if len(grace.tail) == 3 and min(grace.tail) > limit and not kept:
+            seen = Reading("grace", "loss", "level", point.step, point.loss, grace.level, limit, onset=before)
+            return watch._replace(grace=None), [seen]
     over = point.step > grace.until and grace.points <= 0
-    return watch._replace(grace=None if over else grace), readings
+    return watch._replace(grace=None if over else grace), kept
 
 
 def _follow(
     rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
 ) -> tuple[Watch, tuple[Change, ...]]:
     """The open excursion, or a new one, with this point."""
-    watch = watch._replace(lead=_lead(watch.lead, readings, point.step))
+    reach = LEAD_RECORDS * max(point.step - before, 1)
+    watch = watch._replace(lead=_lead(watch.lead, readings, point.step, reach))
     seen = [reading for reading in readings if reading.kind != "leading"]
     changes: list[Change] = []
     now, happened = watch.open, ""
@@ -199,7 +222,8 @@ def _follow(
     if now is None:
         if not seen:
             return watch._replace(open=None), tuple(changes)
-        now, happened = _opened(seen, point, before, watch.lead), "opened"
+        lead = watch.lead if watch.lead and point.step - watch.lead[1] <= reach else None
+        now, happened = _with_previous(_opened(seen, point, before, lead), watch.previous, before), "opened"
     elif seen and (worse := _promoted(now, seen)).cls != now.cls:
         now, happened = worse, "promoted"
     now = _extended(now, point, seen)
@@ -220,10 +244,10 @@ def _follow(
     return watch._replace(open=None if over else now), tuple(changes)
 
 
-def _lead(lead: tuple[int, int] | None, readings: list[Reading], step: int) -> tuple[int, int] | None:
-    """The first and last step of the newest grad-norm excursion."""
+def _lead(lead: Lead, readings: list[Reading], step: int, reach: int) -> Lead:
+    """The first and last step of the newest grad-norm excursion, and its records."""
     if any(reading.kind == "leading" for reading in readings):
-        return (lead[0], step) if lead and step - lead[1] <= LEAD_STEPS else (step, step)
+        return (lead[0], step, lead[2] + 1) if lead and step - lead[1] <= reach else (step, step, 1)
     return lead
 
 
@@ -236,11 +260,11 @@ def _class_of(readings: list[Reading]) -> SpikeClass:
     return "persistent" if kinds == {"level"} else "isolated"
 
 
-def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, int] | None) -> Excursion:
+def _opened(readings: list[Reading], point: Step, before: int, lead: Lead) -> Excursion:
     cls = _class_of(readings)
     first = min(readings, key=lambda reading: reading.onset or reading.step)
     onset = first.onset if first.onset is not None else point.step
-    if lead is not None and point.step - lead[1] <= LEAD_STEPS:
+    if lead is not None and lead[2] <= LEAD_LONG and point.step - lead[0] <= LEAD_LONG:
         onset = min(onset, lead[0])
     loss = next((reading for reading in readings if reading.signal == "loss"), readings[0])
     rank = next((reading.rank for reading in readings if reading.rank is not None), None)
@@ -248,7 +272,18 @@ def _opened(readings: list[Reading], point: Step, before: int, lead: tuple[int, 
     return Excursion(
         cls, onset, low, point.step, loss.baseline, loss.spread, loss.threshold, tuple(readings), rank=rank,
         last_bad=point.step, excess=loss.value - loss.baseline if loss.kind == "level" else 0.0,
+        tail=(loss.value,) * LEVEL_POINTS if loss.kind == "level" else (),
+        points=LEVEL_POINTS if loss.kind == "level" else 0,
     )  # fmt: skip
+
+
+def _with_previous(now: Excursion, previous: float | None, before: int) -> Excursion:
+    """The record before belongs to it where it stood out already, only not enough to be flagged."""
+    if previous is None or now.cls != "isolated":
+        return now
+    if previous <= now.baseline + max(4.0 * now.spread, DOUBT * abs(now.baseline)):
+        return now
+    return now._replace(onset=min(now.onset, before), points=1, tail=(previous,))
 
 
 def _promoted(now: Excursion, readings: list[Reading]) -> Excursion:
@@ -297,9 +332,10 @@ def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
     if now.cls == "rank_local":
         return now.points >= confirm.points
     lasted = point.step - now.onset
-    if now.points < confirm.points or now.quiet >= confirm.points or lasted < min(confirm.for_, MASSIVE_STEPS):
+    by_level = now.evidence[0].kind == "level"
+    if now.points < confirm.points or (now.quiet and not by_level) or lasted < min(confirm.for_, MASSIVE_STEPS):
         return False
-    if lasted < confirm.for_:
+    if lasted < confirm.for_ or (now.points < SPARSE_POINTS and lasted > confirm.for_ * confirm.points):
         return _massive(now)
     return _raised(policy.spikes.persistent, now)
 
@@ -309,7 +345,7 @@ def _massive(now: Excursion) -> bool:
     if now.peak is None or not now.tail:
         return False
     high = _recent(now) > now.baseline + MASSIVE * abs(now.baseline)
-    return high and now.quiet == 0 and now.tail[-1] > 0.5 * (now.baseline + now.peak)
+    return high and now.quiet == 0 and now.tail[-1] > now.baseline + 0.6 * (now.peak - now.baseline)
 
 
 def _recent(now: Excursion) -> float:
@@ -318,10 +354,16 @@ def _recent(now: Excursion) -> float:
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
-    """Whether the newest half of the points stands above the old level by more than noise and `above`."""
-    count = max(3, len(now.tail) // 2)
-    margin = max(persistent.confirm.above * abs(now.baseline), 3.0 * now.spread / math.sqrt(count))
-    return bool(now.tail) and _recent(now) > now.baseline + margin
+    """Whether all remembered points, and their newest half, stand above the old level by more than noise and `above`."""
+    newest = now.tail[-max(3, len(now.tail) // 2) :]
+    return bool(newest) and all(_stands(persistent, now, points) for points in (newest, now.tail))
+
+
+def _stands(persistent: Persistent, now: Excursion, points: tuple[float, ...]) -> bool:
+    level = _median(points)
+    scatter = 1.4826 * _median(tuple(abs(value - level) for value in points))
+    noise = 3.0 * max(now.spread, scatter) / math.sqrt(len(points))
+    return level > now.baseline + max(persistent.confirm.above * abs(now.baseline), noise)
 
 
 def _over(now: Excursion, point: Step) -> bool:
@@ -334,11 +376,11 @@ def _over(now: Excursion, point: Step) -> bool:
 
 
 def _back(now: Excursion) -> bool:
-    """Whether half of the raise is gone, over as many points as the noise asks for."""
+    """Whether the old level is back (not merely a lower one), over as many points as the noise asks for."""
     excess = now.excess or now.threshold - now.baseline
-    needed = (10.0 * now.spread / excess) ** 2 if excess > 0.0 else TAIL
-    count = int(min(max(needed, QUIET_POINTS), TAIL))
-    return len(now.tail) >= count and _median(now.tail[-count:]) <= now.baseline + 0.5 * excess
+    near = min(0.5 * excess, max(NEAR * abs(now.baseline), 2.0 * now.spread))
+    count = int(min(max((7.0 * now.spread / near) ** 2 if near > 0.0 else TAIL, QUIET_POINTS), TAIL))
+    return len(now.tail) >= count and _median(now.tail[-count:]) <= now.baseline + near
 
 
 def _median(values: tuple[float, ...]) -> float:

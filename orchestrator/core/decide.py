@@ -7,12 +7,15 @@ The policy speaks in deltas; what is planned here is absolute.
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Action, Decision, Fact
 from orchestrator.core.health import newest_complete
+from orchestrator.core.operator import answer
 from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
 from orchestrator.core.storage import Broken, broken_start, crowded, failed_start, no_room_until
 
 ALIKE = 2  # the same failure at the same step so many times is not retried unchanged
+PASSIVE = frozenset({"record", "notify", "checkpoint", "skip"})  # a ladder that ends in these never ends
 ENDS_ATTEMPT = frozenset({"rollback", "relaunch", "hold"})
+HARMLESS = frozenset({"record", "notify", "dump", "skip"})  # nobody needs to say yes to these
 
 
 def decide(rules: Rules, state: State, fact: Fact) -> tuple[State, tuple[Decision, ...]]:
@@ -31,7 +34,7 @@ def settle(rules: Rules, state: State) -> tuple[State, tuple[Decision, ...]]:
 
 def plan(rules: Rules, state: State) -> Decision | None:
     """The next decision that the levels ask for; None when there is nothing to decide."""
-    if state.status == "running" and not state.waiting and not state.stop:
+    if state.status == "running" and not state.waiting and not state.stop and not state.orders:
         return None
     if state.status in FINAL or state.pending:
         return None
@@ -40,16 +43,26 @@ def plan(rules: Rules, state: State) -> Decision | None:
     if state.stop and state.status == "running":
         return _own(state, "stop", state.stop)
     if state.status == "relaunching" and (broken := broken_start(state)) is not None:
-        return _instead(rules, state, broken)
+        return _in_time(state, _instead(rules, state, broken))
+    if state.orders and state.status == "running":
+        actions, why = answer(rules, state, state.orders[0])
+        return _numbered(state, 0, actions, "act", why)._replace(order=True)
     if state.waiting:
         incident = _worst(state)
         if (until := no_room_until(state)) is not None and incident.cls == "disk_full":
             return None if state.time < until else _held(state, incident, "act", crowded(state))
-        return _answer(rules, state, incident)
+        return _in_time(state, _answer(rules, state, incident))
     if state.status == "relaunching" and not state.proposed:
-        released = state.why.startswith("released")
-        return _own(state, "relaunch" if released else "hold", state.why or failed_start(state), rules)
+        goes_on = state.why.startswith(("released", "resumed", "once more"))
+        own = _own(state, "relaunch" if goes_on else "hold", state.why or failed_start(state), rules)
+        return _in_time(state, own)
     return None
+
+
+def _in_time(state: State, decision: Decision) -> Decision | None:
+    """A job that ended comes back only when its backoff is over; what does not start it needs no patience."""
+    early = state.status == "relaunching" and state.time < state.not_before
+    return None if early and any(action.verb == "relaunch" for action in decision.actions) else decision
 
 
 def _worst(state: State) -> Incident:
@@ -60,7 +73,7 @@ def _worst(state: State) -> Incident:
 
 def _own(state: State, what: str, why: str, rules: Rules | None = None) -> Decision:
     """A decision that no incident caused."""
-    base = Action(0, "stop", 0, state.attempt, state.step, why)
+    base = Action(0, "stop", 0, state.attempt, state.step, why, save=state.preempted)
     if what == "launch":
         base = base._replace(verb="relaunch", to_step=0)
     elif what == "relaunch" and rules is not None:
@@ -79,6 +92,8 @@ def _answer(rules: Rules, state: State, incident: Incident) -> Decision:
         return _held(state, incident, mode, give_up)
     if not ladder:
         return _numbered(state, incident.id, (), mode, f"{incident.cls}: nothing to do", incident.rung + 1)
+    if incident.rung >= len(ladder) and all(response.verb in PASSIVE for response in ladder[-1]):
+        return _rung(rules, state, incident, ladder[-1], mode)
     if incident.rung >= len(ladder):
         why = f"{incident.cls} came back after all {len(ladder)} rungs of its ladder"
         return _held(state, incident, mode, why)
@@ -154,6 +169,8 @@ def _numbered(
     state: State, incident: int, actions: tuple[Action, ...], mode: Mode, why: str, rung: int = 0
 ) -> Decision:
     """A decision whose actions have their numbers."""
+    if mode == "propose" and all(action.verb in HARMLESS for action in actions):
+        mode = "act"
     begin = state.actions[-1].action.id + 1 if state.actions else 1
     numbered = tuple(action._replace(id=begin + i) for i, action in enumerate(actions))
     return Decision(state.decisions + 1, incident, numbered, mode, state.time, why, rung)

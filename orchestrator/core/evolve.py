@@ -3,10 +3,11 @@
 One function a kind of fact; the steps' own road is `_step`, which must stay cheap.
 """
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.core.classify import Change, Excursion, observe, resume
+from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
 from orchestrator.core.effects import await_effect, check, saved
 from orchestrator.core.facts import (
     Action,
@@ -35,6 +36,7 @@ from orchestrator.core.state import (
     Incident,
     IncidentClass,
     Ordered,
+    Silence,
     Snapshot,
     State,
     attempt_of,
@@ -43,12 +45,15 @@ from orchestrator.core.state import (
     move,
     put,
 )  # fmt: skip
-from orchestrator.core.storage import JUDGED, judged, no_room_until, save_failed, save_worked
+from orchestrator.core.storage import judged, no_room_until, save_failed, save_worked
 
+EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
 EVALS = 400
-START_LIMIT = 600.0  # seconds that imports, compilation and the first step may take, at least
+START_LIMIT = 900.0  # seconds that imports, compilation and the first step may take, at least
 PACE_FACTOR, PACE_MIN = 10.0, 60.0  # `hang: {after: auto}`: ten times the longest gap seen, never below a minute
+BACKOFF, BACKOFF_MAX = 5.0, 300.0  # seconds before the second relaunch for one cause, doubled for each further one
+SILENCE_RISE = 0.5  # what a silence forgives
 
 
 def evolve(rules: Rules, state: State, fact: Fact) -> State:
@@ -108,48 +113,66 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = known._replace(
         cls=cls, severity=severity, reason=reason, onset=min(now.onset, known.onset), height=height, minor=minor,
         onset_low=min(now.onset_low, known.onset_low), peak=now.peak, peak_step=now.peak_step, rank=now.rank,
-        evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
+        sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
     )  # fmt: skip
     if change.kind == "promoted":
         known = _staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
-        known = _staged(known, "confirmed")
+        known = _staged(known._replace(rung=_rung(rules, state, known)), "confirmed")
+        state, known = _recurrence(state, known)
         state = _want(state, known.id)
     if change.kind != "closed":
         return put(state, known)
     healed = known.stage == "open"
-    known = _staged(known._replace(end=now.last_bad), "back")
+    rung = _rung(rules, state, known) if healed else known.rung
+    known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
-    """A new incident, or the one on probation of the same class, one rung higher."""
-    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls in _ROLLED_BACK), None)
-    if again is not None and now.cls in ("isolated", again.cls):
-        again = again._replace(attempt=state.attempt, onset=now.onset, onset_low=now.onset_low, end=None)
-        return again._replace(detected=now.detected, stage="open", events=again.events + 1, frontier=state.frontier)
+    """A new incident; a level that began before the newest raised one ended is that one, a dip between."""
+    last = next((i for i in reversed(state.incidents) if i.cls == "persistent" and i.merged is None), None)
+    if last is not None and now.cls == "persistent" and last.attempt == state.attempt and now.onset <= (last.end or 0):
+        return last._replace(end=None)
     number = state.incidents[-1].id + 1 if state.incidents else 1
     return Incident(
         number, now.cls, "low", state.attempt, now.onset, now.onset_low, now.detected, frontier=state.frontier,
-        baseline=now.baseline, rung=_rung(rules, state, now.cls),
+        baseline=now.baseline,
     )  # fmt: skip
 
 
-def _rung(rules: Rules, state: State, cls: IncidentClass) -> int:
-    """Where the ladder of a class stands: it is forgotten `forget` steps after its last incident."""
-    forget = getattr(getattr(rules.policy.spikes, cls, None), "forget", 0)
-    for incident in reversed(state.incidents):
-        if incident.cls == cls and incident.rung and state.frontier - incident.frontier < forget:
-            return incident.rung
-    return 0
+def _recurrence(state: State, known: Incident) -> tuple[State, Incident]:
+    """A confirmed incident while one of its class is on probation is that one again, one rung higher."""
+    again = next((i for i in reversed(state.incidents) if i.stage == "probation" and i.cls == known.cls), None)
+    if again is None or known.cls == "repeated":
+        return state, known
+    state = put(state, known._replace(merged=again.id, stage="closed"))
+    known = known._replace(id=again.id, rung=again.rung, events=again.events + 1)
+    return state._replace(current=known.id if state.current is not None else None), known
+
+
+def _rung(rules: Rules, state: State, known: Incident) -> int:
+    """Where an incident's ladder stands: it is forgotten `forget` steps after the last incident of its class."""
+    forget = getattr(getattr(rules.policy.spikes, known.cls, None), "forget", 0)
+    for other in reversed(state.incidents):
+        same = other.id != known.id and other.cls == known.cls and other.minor == known.minor
+        if same and other.rung and state.frontier - other.frontier < forget:
+            return other.rung
+    return known.rung if known.stage != "open" else 0
 
 
 def _height(now: Excursion) -> float:
     if now.cls in ("isolated", "repeated") and now.peak is not None and now.baseline:
         return (now.peak - now.baseline) / abs(now.baseline)
     return min(now.height, 1e9)
+
+
+def _sigmas(now: Excursion) -> float:
+    if now.peak is None:
+        return 0.0
+    return (now.peak - now.baseline) / now.spread if now.spread > 0.0 else 1e9
 
 
 def _severity(rules: Rules, now: Excursion, cls: IncidentClass, minor: bool) -> tuple[Severity, str]:
@@ -163,6 +186,8 @@ def _severity(rules: Rules, now: Excursion, cls: IncidentClass, minor: bool) -> 
         return (spikes.persistent.minor.severity, f"only {share}") if minor else (base, share)
     if cls == "nonfinite" and now.skipped and not now.confirmed:
         return "low", f"{len(now.bad_steps)} update(s) skipped by the trainer, weights finite"
+    if cls == "isolated" and now.evidence[0].kind == "level":
+        return "info", "a raised level that came back before it was one"
     if cls == "rank_local":
         return base, f"rank {now.rank} against its peers"
     return base, f"peak {100 * _height(now):.1f} % above the old level" if cls != "nonfinite" else "not finite"
@@ -183,30 +208,31 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
     mine = [i for i in state.incidents if i.cls in ("isolated", "repeated") and i.merged is None]
     head = next((i for i in mine if i.cls == "repeated" and i.stage != "closed"), None)
     if head is not None:
-        return _joined(rules, state, head, (closed,))
+        return _joined(state, head, (closed,))
+    sure = [i for i in mine if i.sigmas >= EVENT_SIGMAS]
     for events, within, above in counts:
-        near = [i for i in mine if i.height >= above and i.frontier > state.frontier - within and not i.live]
+        near = [i for i in sure if i.height >= above and i.frontier > state.frontier - within and not i.live]
         if closed in near and len(near) >= events:
             head = near[0]._replace(
-                cls="repeated", severity=spike.severity, stage="open", rung=_rung(rules, state, "repeated"),
+                cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            return _joined(rules, state, head, tuple(near[1:]))
+            head = head._replace(rung=_rung(rules, state, head))
+            state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
+            return _want(state, head.id)
     return state
 
 
-def _joined(rules: Rules, state: State, head: Incident, others: tuple[Incident, ...]) -> State:
-    """Events that belong to a `repeated` incident; it is answered again when as many came again."""
+def _joined(state: State, head: Incident, others: tuple[Incident, ...]) -> State:
+    """Events that belong to a `repeated` incident: those that made it one, and those that come while it lives."""
     for other in others:
         state = put(state, other._replace(merged=head.id))
         state = state._replace(waiting=tuple(w for w in state.waiting if w != other.id))
         if other.height > head.height:
             head = head._replace(height=other.height, peak=other.peak, peak_step=other.peak_step)
         shards = tuple(dict.fromkeys((*head.shards, *other.shards)))
-        head = head._replace(events=head.events + 1, end=other.end, shards=shards, frontier=state.frontier)
-    if head.stage != "open" and head.events < (head.rung + 1) * rules.policy.spikes.repeated.events:
-        return put(state, head)
-    return _want(put(state, head._replace(stage="confirmed")), head.id)
+        head = head._replace(events=head.events + 1, end=other.end, shards=shards)
+    return put(state, head)
 
 
 def _probation(rules: Rules, state: State) -> State:
@@ -216,8 +242,8 @@ def _probation(rules: Rules, state: State) -> State:
             continue
         spikes = rules.policy.spikes
         over = incident.detected + spikes.persistent.confirm.for_
-        if incident.cls == "repeated":  # as long as another event would belong to it
-            over = (incident.end or incident.detected) + spikes.repeated.within
+        if incident.cls == "repeated":  # the answer has a whole window to show; then as many events are a new one
+            over = incident.frontier + spikes.repeated.within
         if state.step >= over:
             state = put(state, _staged(incident, "held level"))
     return state
@@ -228,7 +254,17 @@ def _probation(rules: Rules, state: State) -> State:
 
 def _supervised(rules: Rules, state: State, fact: Supervised) -> State:
     moved = None if state.moved is None else fact.time  # silence while nobody listened is no hang
-    return state._replace(epoch=fact.epoch, time=fact.time, moved=moved)
+    state = state._replace(epoch=fact.epoch, time=max(state.time, fact.time), moved=moved)
+    if state.status != "preempted":
+        return state
+    return move(state._replace(stop="", preempted=False), "supervised", f"resumed after: {state.why}")
+
+
+def adopt(old: Rules, new: Rules, state: State) -> State:
+    """The state under another policy: what other detectors remember is no use to the new ones."""
+    if old.policy.detectors == new.policy.detectors:
+        return state
+    return state._replace(watch=first(new).watch, snapshots=(), current=None)
 
 
 def _launched(rules: Rules, state: State, fact: Launched) -> State:
@@ -250,7 +286,7 @@ def _launched(rules: Rules, state: State, fact: Launched) -> State:
     state = state._replace(
         watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
         time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
-        current=None,
+        current=None, why="",
     )  # fmt: skip
     for incident in state.incidents:
         if incident.stage == "acting":
@@ -265,7 +301,8 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
         state = _launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
     return state._replace(
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
-        time=max(state.time, fact.time),
+        time=max(state.time, fact.time), hosts=fact.hosts or state.hosts,
+        world_size=fact.world_size or state.world_size,
     )  # fmt: skip
 
 
@@ -274,6 +311,8 @@ def _eval(rules: Rules, state: State, fact: Eval) -> State:
 
 
 def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
+    if any(c.path == fact.path and c.attempt > fact.attempt for c in state.checkpoints):
+        return state  # told late: a newer attempt has written it anew
     key = (fact.attempt, fact.step, fact.path)
     others = tuple(c for c in state.checkpoints if (c.attempt, c.step, c.path) != key and c.path != fact.path)
     moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
@@ -308,9 +347,11 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
     if _complete(state, attempt) and not asked:
         return move(state, "completed", "the job reached its end")
     if state.stop:
-        return move(state, "stopped", state.stop)
+        return move(state, "preempted" if state.preempted else "stopped", state.stop)
     if asked:
         return state
+    if fact.cause == "environment":
+        return _try_again(rules, state, fact)
     cause = "hang" if state.hung == fact.attempt else fact.cause
     return _fail(rules, state, cause, fact.why)
 
@@ -335,6 +376,7 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     counts = dict(state.counts.failures)
     counts[cause] = counts.get(cause, 0) + 1
     state = state._replace(counts=state.counts._replace(failures=tuple(sorted(counts.items()))))
+    state = state._replace(not_before=state.time + _backoff(state, counts[cause]))
     failure = getattr(rules.policy.failures, cause, None)
     severity: Severity = failure.severity if failure else "high"
     treated = failure is not None and failure.respond
@@ -353,6 +395,24 @@ def _fail(rules: Rules, state: State, cause: str, why: str) -> State:
     return state if treated or cause == "hang" else move(state, "failed", f"{cause}: {why}")
 
 
+def _try_again(rules: Rules, state: State, fact: Exited) -> State:
+    """What the surroundings did is no failure of the job: once more after a while, within the one ceiling."""
+    spent, limit = state.counts.relaunches + 1, rules.policy.limits.relaunches.max
+    state = state._replace(counts=state.counts._replace(relaunches=spent))
+    if spent > limit:
+        return move(state, "held", f"{fact.why}; {limit} relaunches without progress are spent")
+    return state._replace(not_before=state.time + _backoff(state, spent + 1), why=f"once more after: {fact.why}")
+
+
+def _backoff(state: State, times: int) -> float:
+    """Seconds to wait before the relaunch after so many failures; jobs that failed together come back apart."""
+    if times < 2:
+        return 0.0
+    attempt = attempt_of(state, state.attempt)
+    salt = zlib.crc32(repr((attempt.launched, attempt.host, attempt.pid) if attempt else times).encode())
+    return min(BACKOFF * 2.0 ** (times - 2), BACKOFF_MAX) * (0.5 + 0.5 * salt / 0xFFFFFFFF)
+
+
 def _words(reason: str) -> str:
     """A reason without its numbers: times and process numbers differ where nothing else does."""
     return "".join(c for c in reason if not c.isdigit())
@@ -367,13 +427,16 @@ def _hang_at(rules: Rules, state: State) -> float | None:
     if state.moved is None:
         began = attempt.launched if attempt else state.time
         return began + max(START_LIMIT, 0.0 if after == "auto" else after)
-    return state.moved + (max(PACE_MIN, PACE_FACTOR * state.pace) if after == "auto" else after)
+    if after != "auto":
+        return state.moved + after
+    return state.moved + (max(PACE_MIN, PACE_FACTOR * state.pace) if state.pace else START_LIMIT)
 
 
 def deadline(rules: Rules, state: State) -> float | None:
     """When the core wants to be woken by a Tick; None when only facts of their own can change anything."""
     times = [until for _, until in state.proposed]
-    times += [until for until in (_hang_at(rules, state), no_room_until(state)) if until is not None]
+    backoff = state.not_before if state.status == "relaunching" and state.time < state.not_before else None
+    times += [at for at in (_hang_at(rules, state), backoff, no_room_until(state)) if at is not None]
     return min(times, default=None)
 
 
@@ -391,16 +454,55 @@ def _tick(rules: Rules, state: State, fact: Tick) -> State:
 
 def _order(rules: Rules, state: State, fact: Order) -> State:
     state = state._replace(time=max(state.time, fact.time))
-    if fact.verb in JUDGED:
-        return judged(state, fact)
-    if fact.verb == "stop":
-        return state._replace(stop=f"stopped by {fact.author}" + (f": {fact.why}" if fact.why else ""))
-    if fact.verb == "release":
-        return move(state._replace(stop=""), "released", f"released by {fact.author}: {fact.why}")
-    if fact.verb == "approve":
-        for number, _ in state.proposed:
-            state = _approved(state, number)
+    said = f"by {fact.author}" + (f": {fact.why}" if fact.why else "")
+    match fact.verb:
+        case "stop":
+            return _stop(state._replace(stop=f"stopped {said}", preempted=False), "stopped")
+        case "preempt" if not state.stop:
+            return _stop(state._replace(stop=f"preempted {said}", preempted=True), "preempted")
+        case "release":
+            return _released(state, f"released {said}")
+        case "approve":
+            for number, _ in state.proposed:
+                if fact.value in (None, number):
+                    state = _approved(state, number)
+        case "silence" | "expire":
+            return _silence(rules, state, fact)
+        case "pin" | "unpin" | "reject":
+            return judged(state, fact)
+        case "lr" | "clip" | "checkpoint" | "rollback":
+            return state._replace(orders=(*state.orders, fact))
     return state
+
+
+def _stop(state: State, happened: str) -> State:
+    """Between two attempts nothing runs that could be stopped: the run just ends."""
+    idle = state.status == "preempted" or (state.status == "relaunching" and not state.pending)
+    return move(state, happened, state.stop) if idle else state
+
+
+def _released(state: State, why: str) -> State:
+    """An operator says that it may go on: the budgets are full again, failures before it are closed."""
+    if move(state, "released").status == state.status:
+        return state
+    for incident in state.incidents:
+        if incident.live and incident.cls in _FAILURES:
+            state = put(state, incident._replace(stage="closed", end=incident.end or state.step))
+    counts = Counts(progress=state.counts.progress)
+    return move(state._replace(stop="", preempted=False, counts=counts, not_before=0.0), "released", why)
+
+
+def _silence(rules: Rules, state: State, fact: Order) -> State:
+    """A planned disturbance begins (`value` steps long) or ends: the old level no longer binds, or binds again."""
+    if fact.verb == "expire":
+        known = tuple(s._replace(until=min(s.until, state.step)) for s in state.silences)
+        return state._replace(silences=known, watch=state.watch._replace(grace=None))
+    until, level = state.step + int(fact.value or 0), state.watch.level
+    state = state._replace(silences=(*state.silences[-99:], Silence(until, fact.author, fact.why)))
+    if level is None:
+        return state
+    watch = rebase(rules, state.watch)
+    return state._replace(watch=watch._replace(grace=Grace(until, 20, level, SILENCE_RISE)))
 
 
 def _room(rules: Rules, state: State, fact: Room) -> State:
@@ -439,6 +541,10 @@ def _decision(rules: Rules, state: State, fact: Decision) -> State:
         actions=(*state.actions, *ordered)[-200:], decisions=fact.number, time=max(state.time, fact.time),
         pending=state.pending + (len(ordered) if applied else 0),
     )  # fmt: skip
+    if fact.order:
+        state = state._replace(orders=state.orders[1:])
+    if applied:
+        state = state._replace(approved=tuple(number for number in state.approved if number != fact.incident))
     incident = find(state, fact.incident)
     if incident is not None:
         rung = max(incident.rung, fact.rung)
@@ -469,6 +575,8 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
         known = {shard for shard, *_ in levels.quarantine}
         added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
+    elif verb == "exclude":
+        levels = levels._replace(hosts=tuple(dict.fromkeys((*levels.hosts, *action.hosts))))
     elif verb == "rollback":
         counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
     elif verb == "relaunch" and action.incident:
@@ -514,7 +622,6 @@ def _want(state: State, number: int) -> State:
     return state if number in state.waiting else state._replace(waiting=(*state.waiting, number))
 
 
-_ROLLED_BACK = frozenset({"persistent", "nonfinite", "rank_local"})
 _FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"})
 _ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
     Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,

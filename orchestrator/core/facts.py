@@ -117,7 +117,9 @@ class Launched(NamedTuple):
     time: float
 
 
-Cause: TypeAlias = Literal["completed", "crash", "oom", "disk_full", "preemption", "host", "command", "numeric"]
+Cause: TypeAlias = Literal[
+    "completed", "crash", "oom", "disk_full", "preemption", "host", "command", "numeric", "environment"
+]
 
 
 class Exited(NamedTuple):
@@ -138,12 +140,18 @@ class Tick(NamedTuple):
 
 
 class Supervised(NamedTuple):
-    """A supervisor took the run up, with an epoch of its own."""
+    """A supervisor took the run up, with an epoch of its own.
+
+    `text` is the policy where it is another than before; `place` what the launcher tells of where the job runs
+    (its number at the scheduler, restarts, nodes, the end of its time).
+    """
 
     epoch: int
     time: float
     policy: str
     version: str
+    text: str = ""
+    place: tuple[tuple[str, str], ...] = ()
 
 
 class Order(NamedTuple):
@@ -179,6 +187,8 @@ class Action(NamedTuple):
     factor: float | None = None
     cuts: tuple[Cut, ...] = ()
     shards: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    save: bool = False  # stop: only after one more checkpoint
 
 
 class Decision(NamedTuple):
@@ -191,6 +201,7 @@ class Decision(NamedTuple):
     time: float
     why: str = ""
     rung: int = 0
+    order: bool = False  # it answers the oldest order that waits
 
 
 class Outcome(NamedTuple):

@@ -359,8 +359,8 @@ class World(Protocol):
         """Start this attempt of the job from a checkpoint ("" is fresh), with the levels now wished for."""
         ...
 
-    def stop(self, attempt: int) -> str:
-        """End this attempt: ask, wait, insist; return only when no process of it is left."""
+    def stop(self, attempt: int, save: bool = False) -> str:
+        """End this attempt: ask (for a last checkpoint too), wait, insist; return only when none of it is left."""
         ...
 
     def direct(self) -> str:
@@ -375,8 +375,16 @@ class World(Protocol):
         """Leave these shards out from the next launch on."""
         ...
 
+    def exclude_hosts(self, hosts: Sequence[str]) -> str:
+        """Leave these hosts out from the next launch on."""
+        ...
+
     def dump(self, attempt: int) -> str:
         """Keep the stacks of every rank."""
+        ...
+
+    def notify(self, action: Action) -> str:
+        """Tell people or machines outside; never waits for them."""
         ...
 
 

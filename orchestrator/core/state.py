@@ -7,7 +7,7 @@ status and an incident's stage change.
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.classify import SpikeClass, Watch, first_watch
-from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Reading, Room, Verb
+from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
 
 Status: TypeAlias = Literal[
@@ -19,6 +19,7 @@ FINAL: frozenset[Status] = frozenset({"held", "completed", "failed", "preempted"
 STATUS: dict[tuple[Status, str], Status] = {
     ("starting", "launched"): "running",
     ("running", "stop ordered"): "stopping",
+    ("stopping", "launched"): "running",  # the end of the attempt before is told a moment later
     ("running", "exited"): "relaunching",
     ("stopping", "exited"): "relaunching",
     ("relaunching", "launched"): "running",
@@ -33,7 +34,10 @@ STATUS: dict[tuple[Status, str], Status] = {
     ("relaunching", "held"): "held",
     ("held", "released"): "relaunching",
     ("stopped", "released"): "relaunching",
+    ("failed", "released"): "relaunching",
     ("preempted", "released"): "relaunching",
+    ("preempted", "supervised"): "relaunching",
+    ("preempted", "stopped"): "stopped",
 }
 
 MAX_INCIDENTS = 1000  # older closed ones are in the journal
@@ -77,6 +81,7 @@ class Incident(NamedTuple):
     end: int | None = None
     baseline: float | None = None
     height: float = 0.0
+    sigmas: float = 0.0  # the peak's distance from the old level, in spreads
     rank: int | None = None
     rung: int = 0
     events: int = 1
@@ -167,6 +172,7 @@ class Levels(NamedTuple):
     save: int = 0
     dense_until: int = 0
     quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
+    hosts: tuple[str, ...] = ()  # left out
 
 
 class Counts(NamedTuple):
@@ -176,6 +182,14 @@ class Counts(NamedTuple):
     relaunches: int = 0  # since progress
     failures: tuple[tuple[str, int], ...] = ()  # since progress, by cause
     progress: int = 0  # the highest step of a complete checkpoint
+
+
+class Silence(NamedTuple):
+    """A planned disturbance: until which step a bounded rise is forgiven, and who said so."""
+
+    until: int
+    author: str
+    why: str
 
 
 class State(NamedTuple):
@@ -208,7 +222,13 @@ class State(NamedTuple):
     shards_total: int | None = None
     hook: bool = False
     hung: int = 0  # the attempt that was declared hung
-    stop: str = ""  # the operator's stop
+    stop: str = ""  # the operator's stop, or the cluster's
+    preempted: bool = False  # the stop is the cluster's: save, and be back
+    orders: tuple[Order, ...] = ()  # an operator's words that wait for their answer
+    silences: tuple[Silence, ...] = ()
+    hosts: tuple[str, ...] = ()  # of the ranks, as the trainer names them
+    world_size: int | None = None
+    not_before: float = 0.0  # the backoff: no relaunch earlier
     why: str = ""  # of a final status
     proposed: tuple[tuple[int, float], ...] = ()  # incidents whose answer awaits a yes, and until when
     approved: tuple[int, ...] = ()

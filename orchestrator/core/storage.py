@@ -11,7 +11,6 @@ from orchestrator.core.facts import Checkpoint, Order
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import Incident, State, attempt_of, find, put
 
-JUDGED = frozenset({"pin", "unpin", "reject"})
 ROOM_WAIT = 1800.0  # seconds that a run waits for somebody to make room before it is held
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT|errno 28\b|errno 122\b", re.IGNORECASE)
 

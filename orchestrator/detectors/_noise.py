@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+SQRT2 = 2.0**0.5
+UPPER_POINTS = 40  # upper residuals before anything is said of them
+TAIL_POINTS = 60  # below so many upper residuals nothing is said of their tail
+
 
 def median(values: Sequence[float]) -> float:
     """The middle value; of an even number the mean of the two.
@@ -15,15 +19,25 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
 
 
-def spread_of(residuals: Sequence[float]) -> float:
-    """A robust standard deviation: 1.4826 times the median of |residual|, or the 95 % point over 1.96.
+def spread_of(residuals: Sequence[float], differences: Sequence[float]) -> float:
+    """A robust standard deviation of what is to be judged from above.
 
-    For a Gaussian both are its sigma; heavy tails raise the second (Rousseeuw and Croux, 1993, on the first).
+    1.4826 times the median absolute deviation of neighbours' differences over sqrt(2) (a trend does not
+    move it), or the upper residuals' 95 % point over 1.96 (a falling curve has none): for a Gaussian both
+    are sigma (Rousseeuw and Croux, 1993); slow noise raises the second, and where the 99 % point over 2.576
+    tells of heavier tails, that.
     """
-    sizes = sorted(map(abs, residuals))
-    if not sizes:
+    if not differences:
         return 0.0
-    return max(1.4826 * sizes[len(sizes) // 2], sizes[int(0.95 * (len(sizes) - 1))] / 1.96)
+    middle = median(differences)
+    spread = 1.4826 * median([abs(d - middle) for d in differences]) / SQRT2
+    upper = sorted(residual for residual in residuals if residual > 0.0)
+    last = len(upper) - 1
+    if last < UPPER_POINTS:
+        return spread
+    spread = max(spread, upper[int(0.95 * last)] / 1.96)
+    tail = upper[int(0.99 * last)] / 2.576 if last >= TAIL_POINTS else 0.0
+    return max(spread, tail)
 
 
 def grain(values: Sequence[float]) -> float:

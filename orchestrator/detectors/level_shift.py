@@ -19,7 +19,7 @@ WIDTHS = (2, 4, 8, 16)  # newest blocks that are held against the ones before th
 LAG = 16  # blocks that the yardstick leaves out, the newest ones
 REFERENCE = 16  # blocks of the level before
 KEEP = LAG + 2 * REFERENCE
-YOUNG = 10  # blocks before anything is judged
+YOUNG = 24  # blocks before anything is judged
 SHARE = 0.75  # of the newest blocks must stand above half the limit, and the last one too
 GRAINS = 1.5  # steps of a rounded value that are no rise
 
@@ -66,7 +66,7 @@ class LevelShift:
         spread, rho = _yardstick(blocks)
         reading = self._jump(blocks, begins, spread * sqrt((1.0 + rho) / (1.0 - rho)), rounded, point.step)
         if len(blocks) >= 2 * REFERENCE:
-            level = sum(blocks[-REFERENCE:]) / REFERENCE
+            level = median(blocks[-REFERENCE:])
             best = level if best is None else min(best, level)
             if reading is None:
                 reading = self._rise(blocks, begins, best, spread, point.step)
@@ -77,7 +77,7 @@ class LevelShift:
     ) -> Reading | None:
         for width in WIDTHS:
             before = blocks[-width - REFERENCE : -width]
-            if len(before) < YOUNG - 2:
+            if len(before) < REFERENCE // 2:
                 break
             newest = blocks[-width:]
             base = median(before)
@@ -114,7 +114,7 @@ class LevelShift:
 
 def _yardstick(blocks: tuple[float, ...]) -> tuple[float, float]:
     """The deviation of a block from the trend of the blocks before the newest, and their autocorrelation."""
-    settled = blocks[:-LAG] if len(blocks) >= LAG + YOUNG else blocks[: max(len(blocks) - 2, 2)]
+    settled = blocks[:-LAG] if len(blocks) >= LAG + REFERENCE // 2 else blocks[: max(len(blocks) - 2, 2)]
     half = len(settled) // 2
     early, late = median(settled[:half]), median(settled[half:])
     slope = (late - early) / max(len(settled) - half, 1)

@@ -6,6 +6,7 @@ many came in a row that they are the new level: the way back from a low stretch 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from orchestrator.core.facts import Reading, Step
@@ -15,8 +16,9 @@ from orchestrator.detectors._noise import grain, median, spread_of
 CENTRE = 24  # points of the running median
 EVERY = 8  # points between two calculations of the limits
 YOUNG = 24  # below so many points only a ratio that no noise explains is flagged
-YOUNG_RATIO, YOUNG_SPREADS = 0.5, 3.0
+YOUNG_RATIO, YOUNG_SPREADS, YOUNG_DOUBT = 0.5, 3.0, 0.1
 COARSE, COARSE_RATIO = 5, 0.35  # a log with so many steps a point averages, so less is enough
+SPARSE_POINTS = 40  # residuals that are kept where the window holds fewer
 LOW_SPREADS, LOW_RATIO = 8.0, 0.1  # so far below is not learned
 LOW_POINTS = 64  # unless so many came in a row
 GRAINS = 2.5  # steps of a rounded value that are no rise
@@ -52,7 +54,7 @@ class RobustZ:
     signal: Literal["loss", "grad_norm"] = "loss"
     threshold: float = 6.0
     window: Steps = 200
-    floor: Share = 0.03
+    floor: Share = 0.06
 
     def start(self) -> State:
         """Nothing seen."""
@@ -67,8 +69,14 @@ class RobustZ:
         value = point.loss if self.signal == "loss" else point.grad_norm
         if value is None:
             return state, None
-        if value > state.high and state.flagged < self.window:
+        gap = abs(point.step - state.last) if state.last > 0 else 1
+        high = state.high
+        if 0 < state.seen < 3:
+            high = state.centre + COARSE_RATIO * abs(state.centre) if gap >= COARSE else float("inf")
+        if value > high and state.flagged < self.window:
             return self._flagged(state, point, value)
+        if 0 < state.seen < 3 and gap >= COARSE and value > state.centre + YOUNG_DOUBT * abs(state.centre):
+            return state._replace(last=point.step), None  # of so few points none is learned that stands out
         if value < state.low:
             lows = (*state.lows, value)
             if len(lows) < LOW_POINTS:
@@ -76,12 +84,13 @@ class RobustZ:
             state = State(seen=len(lows), fresh=lows, spread=state.spread)
         elif state.flagged >= self.window:
             state = State(last=state.last)  # so many in a row are the new level
-        seen, centre, spread, low, high, fresh, recent, residuals, _, _, last = state
+        seen, centre, spread, low, high, fresh, recent, residuals, *_ = state
         fresh = (*fresh, value)
         if seen >= YOUNG and len(fresh) < EVERY:
             return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
-        coarse = last > 0 and point.step - last >= COARSE
-        return self._learned(seen + 1, centre, fresh, recent, residuals, point.step, coarse), None
+        if recent:
+            residuals = (*residuals, *(v - centre for v in fresh))[-max(self.window // gap, SPARSE_POINTS) :]
+        return self._learned(seen + 1, (*recent, *fresh)[-CENTRE:], residuals, point.step, gap >= COARSE), None
 
     def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:
         kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
@@ -91,18 +100,17 @@ class RobustZ:
         return state._replace(flagged=state.flagged + 1, last=point.step, lows=()), reading
 
     def _learned(
-        self, seen: int, centre: float, fresh: tuple[float, ...], recent: tuple[float, ...],
-        residuals: tuple[float, ...], step: int, coarse: bool,
-    ) -> State:  # fmt: skip
+        self, seen: int, recent: tuple[float, ...], residuals: tuple[float, ...], step: int, coarse: bool
+    ) -> State:
         """Centre, spread and limits with the fresh points taken in."""
-        if recent:
-            residuals = (*residuals, *(value - centre for value in fresh))[-self.window :]
-        recent = (*recent, *fresh)[-CENTRE:]
-        centre, spread = median(recent), spread_of(residuals)
+        centre = median(recent)
+        spread = spread_of(residuals, [after - before for before, after in pairwise(recent)])
         size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
             ratio = COARSE_RATIO if coarse else YOUNG_RATIO
-            above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size)
+            reach = max(recent) - min(recent)
+            above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size, 2.0 * reach)
+            spread = max(spread, 0.5 * reach)
             low = float("-inf")
         else:
             above = max(self.threshold * spread, self.floor * size)

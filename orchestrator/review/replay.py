@@ -35,9 +35,18 @@ def replay(policy: Policy, recordings: Sequence[str], format: str | None = None)
 
 def told(rules: Rules, recording: Recording) -> dict[str, Any]:
     """One recording's part of the answer."""
+    if recording.format == JOURNAL and recording.header and rules_of(recording.header).policy == rules.policy:
+        return _heard(Retracing(rules), recording)
+    return forced(rules, recording)
+
+
+def forced(rules: Rules, recording: Recording) -> dict[str, Any]:
+    """One recording's part of the answer, teacher-forced whatever the recording is."""
+    return _heard(Teacher(rules, assume=not recording.tells_checkpoints), recording)
+
+
+def _heard(listener: Teacher | Retracing, recording: Recording) -> dict[str, Any]:
     began = time.perf_counter()
-    own = recording.format == JOURNAL and bool(recording.header) and rules_of(recording.header).policy == rules.policy
-    listener = Retracing(rules) if own else Teacher(rules, assume=not recording.tells_checkpoints)
     counted = Counted()
     with _uncollected():
         hear = listener.hear
@@ -50,8 +59,8 @@ def told(rules: Rules, recording: Recording) -> dict[str, Any]:
         "format": recording.format,
         "steps": counted.steps,
         "records": counted.records,
-        **(_retraced(listener) if isinstance(listener, Retracing) else _forced(listener)),
-        "planned": _planned(rules.policy, listener, counted),
+        **(_retraced(listener) if isinstance(listener, Retracing) else _estimated(listener)),
+        "planned": _planned(listener, counted),
         "skipped_lines": recording.skipped,
         "seconds": round(time.perf_counter() - began, 3),
     }
@@ -101,7 +110,7 @@ def _uncollected() -> Iterator[None]:
 # --- the answer --------------------------------------------------------------------------------------
 
 
-def _forced(teacher: Teacher) -> dict[str, Any]:
+def _estimated(teacher: Teacher) -> dict[str, Any]:
     incidents = _incidents(teacher, teacher.decisions)
     for incident, decided in zip(incidents, _by_incident(teacher, teacher.decisions), strict=True):
         incident["why"] = decided[-1].why if decided else ""
@@ -144,9 +153,9 @@ def _incidents(listener: Teacher | Retracing, decisions: list[Decision]) -> list
     ]
 
 
-def _planned(policy: Policy, listener: Teacher | Retracing, counted: Counted) -> list[dict[str, Any]]:
+def _planned(listener: Teacher | Retracing, counted: Counted) -> list[dict[str, Any]]:
     """What the policy does by schedule within the recording: checkpoints at its cadence, phase switches."""
-    planned = []
+    policy, planned = listener.rules.policy, []
     if isinstance(listener, Teacher) and listener.cadence is not None:
         planned += [_scheduled(step, "checkpoint", assumed=True) for step in sorted(set(listener.cadence.planned))]
     for name, phase in policy.phases.items():

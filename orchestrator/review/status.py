@@ -3,22 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from orchestrator import registry
 from orchestrator.config import RunDir
-from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Action
 from orchestrator.core.health import health
 from orchestrator.core.policy import Rules
 from orchestrator.core.schedule import clip_at, lr_scale
-from orchestrator.core.state import Incident, State, attempt_of, first
+from orchestrator.core.state import Incident, State, attempt_of
 from orchestrator.errors import RunDirError
 from orchestrator.store import journal
-from orchestrator.store.policy_text import checked, load_text
-
-
-def rules_of(header: dict[str, Any]) -> Rules:
-    """The rules of a recorded run, from the policy text in its header."""
-    return registry.bind(checked(load_text(header["policy"], str(header.get("policy_file", "policy")), None)))
+from orchestrator.store.recorded import fold
 
 
 def known(path: str | Path) -> tuple[Rules, State, RunDir]:
@@ -29,10 +22,7 @@ def known(path: str | Path) -> tuple[Rules, State, RunDir]:
     header = journal.header_of(run.journal)
     if not header:
         raise RunDirError(f"{path}: the run has not begun yet")
-    rules = rules_of(header)
-    state = first(rules)
-    for record in journal.stream(run.journal):
-        state = evolve(rules, state, record.fact)
+    rules, _, state = fold(header, journal.stream(run.journal))
     return rules, state, run
 
 

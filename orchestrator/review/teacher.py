@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from orchestrator.core.decide import plan
-from orchestrator.core.evolve import PACE_MIN, deadline, evolve
+from orchestrator.core.evolve import PACE_FACTOR, PACE_MIN, deadline, evolve
 from orchestrator.core.facts import Announced, Checkpoint, Decision, Exited, Fact, Launched, Outcome, Step, Tick
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import FINAL, Incident, State, Status, find, first, put
@@ -126,9 +126,15 @@ class Teacher:
     def _silent_until(self, point: Step) -> None:
         """A live supervisor would have been woken in this silence."""
         due = deadline(self.rules, self.state)
-        if due is not None and due < point.time:
+        if due is not None and due < point.time and not self._sparser(point):
             self._other(Tick(due))
             self._goes_on(point)
+
+    def _sparser(self, point: Step) -> bool:
+        """The log became sparser: the steps went on at their pace in the silence."""
+        state = self.state
+        steps = point.step - state.step
+        return state.moved is not None and point.time - state.moved <= PACE_FACTOR * steps * state.pace
 
     # --- checkpoints ----------------------------------------------------------------------------------
 

@@ -15,10 +15,14 @@ from orchestrator.wire import read_json
 TAIL = 64 * 1024
 LINE = 300  # characters of a message that are kept
 _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
-    ("oom", re.compile(r"CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|oom-kill", re.I)),
+    ("oom", re.compile(r"CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|oom[-_]kill", re.I)),
     ("disk_full", re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.I)),
+    ("host", re.compile(r"DUE TO NODE FAILURE|Node failure on \w+")),
+    ("preemption", re.compile(r"DUE TO PREEMPTION")),
     ("numeric", re.compile(r"loss scale (?:is )?(?:already )?at (?:its )?minimum|found NaN in local grad norm", re.I)),
 )
+# What the surroundings of a job may do to any start of it: only as its own last words, never from a warning before.
+_SURROUNDINGS = re.compile(r"Address already in use|EADDRINUSE|errno: 98\b", re.I)
 _IMPORT = re.compile(r"^(?:\[rank\d+\]:\s*)?(ModuleNotFoundError|ImportError|SyntaxError): .*$", re.M)
 _NO_FILE = re.compile(r"can't open file '[^']*': .*$", re.M)
 _ERROR = re.compile(r"^(?:\[rank\d+\]:\s*)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)$", re.M)
@@ -28,6 +32,8 @@ def cause_of(record: dict[str, Any], output: Path, error: Path, stepped: bool) -
     """The cause and, in words, why; `stepped` tells whether the attempt ever took a step."""
     if record.get("spawn"):
         return "command", f"the command cannot be started: {record['spawn']}"
+    if record.get("lost"):
+        return "host", str(record["why"])
     text = _tail(output)
     message = _message(error) or _last_error(text)
     for cause, words in _WORDS:
@@ -36,6 +42,8 @@ def cause_of(record: dict[str, Any], output: Path, error: Path, stepped: bool) -
     if not stepped and (found := _IMPORT.search(text) or _NO_FILE.search(text)):
         return "command", found[0]
     how = _how(record)
+    if _SURROUNDINGS.search(message):
+        return "environment", f"{message} ({how})"
     return "crash", f"{message} ({how})" if message else how
 
 

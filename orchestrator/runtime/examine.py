@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fsspec
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from orchestrator.checkpoints import Found, Layout, check, refusal
 from orchestrator.core.facts import Checkpoint
@@ -27,7 +27,7 @@ def patiently(call: Callable[[], Value]) -> Value:
     """What a call returns, tried five times where storage has its moments; the last error is raised."""
     again = retry(
         retry=retry_if_exception(transient), stop=stop_after_attempt(5),
-        wait=wait_exponential_jitter(0.1, max=3.0), reraise=True,
+        wait=wait_random_exponential(0.1, max=3.0), reraise=True,
     )  # fmt: skip
     return again(call)()
 

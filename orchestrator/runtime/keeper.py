@@ -2,7 +2,8 @@
 
 It outlives the supervisor, so that training does too and the exit code is never lost. Run as
 `python -m orchestrator.runtime.keeper ATTEMPT_DIR`; everything it needs stands in launch.json there.
-SIGTERM asks it to end the job: SIGTERM to the job, a grace, SIGKILL to the whole tree.
+SIGTERM, or a file named `end` where no signal can reach it, asks it to end the job: SIGTERM to the job's process
+group, once (a launcher passes it on itself), a grace, SIGKILL to the whole tree.
 """
 
 import contextlib
@@ -17,18 +18,22 @@ from typing import Any
 
 import psutil
 
+from orchestrator.config import AttemptDir
 from orchestrator.runtime.identity import identity
 from orchestrator.wire import read_json, write_json
 
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE = 2.0
+LOOK = 0.5  # seconds between two looks for the end file
+BEAT = 2.0  # seconds between two counts
+STUCK = 30.0  # seconds after which a process that SIGKILL does not end is left to its kernel
 
 
 def main(folder: str) -> int:
     """Keep one attempt; 0 also when another keeper already does."""
-    attempt = Path(folder)
+    attempt = AttemptDir(Path(folder))
     try:
-        os.close(os.open(attempt / "keeper.lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(attempt.path / "keeper.lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return 0
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
@@ -37,23 +42,23 @@ def main(folder: str) -> int:
     signal.signal(signal.SIGTERM, lambda *_: asked.append(time.monotonic()))
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    launch = read_json(attempt / "launch.json")
+    launch = read_json(attempt.launch)
     try:
         job = _start(launch, attempt)
     except OSError as error:
         why = f"{launch['command'][0]}: {error.strerror}"
-        write_json(attempt / "exit.json", {"code": None, "signal": None, "spawn": why, "time": time.time()})
+        write_json(attempt.exit, {"code": None, "signal": None, "spawn": why, "time": time.time()})
         return 0
-    write_json(attempt / "process.json", {**identity(job.pid), "keeper": identity(os.getpid())})
-    code = _wait(job, asked, float(launch["grace"]))
+    write_json(attempt.process, {**identity(job.pid), "keeper": identity(os.getpid())})
+    code = _wait(job, attempt, asked, float(launch["grace"]))
     left = _sweep(LEFTOVER_GRACE if not asked else 0.5)
     record = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None, "leftover": left}
-    write_json(attempt / "exit.json", {**record, "asked": bool(asked), "time": time.time()})
+    write_json(attempt.exit, {**record, "asked": bool(asked), "time": time.time()})
     return 0
 
 
-def _start(launch: dict[str, Any], attempt: Path) -> "subprocess.Popen[bytes]":
-    with open(attempt / "output.log", "ab") as output:
+def _start(launch: dict[str, Any], attempt: AttemptDir) -> "subprocess.Popen[bytes]":
+    with open(attempt.output, "ab") as output:
         return subprocess.Popen(
             launch["command"],
             cwd=launch["cwd"],
@@ -65,21 +70,49 @@ def _start(launch: dict[str, Any], attempt: Path) -> "subprocess.Popen[bytes]":
         )
 
 
-def _wait(job: "subprocess.Popen[bytes]", asked: list[float], grace: float) -> int:
-    """The job's return code; after SIGTERM to us it is told, and killed when its grace is over."""
-    told = False
+def _wait(job: "subprocess.Popen[bytes]", attempt: AttemptDir, asked: list[float], grace: float) -> int:
+    """The job's return code; when we are asked to, it is told, and killed when its grace is over."""
+    told, pulse = False, _Pulse(attempt)
     while True:
         try:
             return job.wait(timeout=0.05)
         except subprocess.TimeoutExpired:
             _reap(job.pid)
+        if pulse.asked_to_end():
+            asked.append(time.monotonic())
         if asked and not told:
             told = True
-            for process in _family():
-                _send(process, signal.SIGTERM)
+            _tell(job)
         if asked and time.monotonic() - asked[0] > grace:
             for process in _family():
                 _send(process, signal.SIGKILL)
+
+
+class _Pulse:
+    """What the keeper shares with other hosts: it counts while it lives, and looks for the end file."""
+
+    def __init__(self, attempt: AttemptDir) -> None:
+        self._attempt, self._count = attempt, 0
+        self._look = self._beat = 0.0
+
+    def asked_to_end(self) -> bool:
+        now = time.monotonic()
+        if now < self._look:
+            return False
+        self._look = now + LOOK
+        if now >= self._beat:
+            self._beat, self._count = now + BEAT, self._count + 1
+            with contextlib.suppress(OSError):  # a full disk is no reason to leave the job alone
+                self._attempt.beat.write_text(str(self._count), encoding="ascii")
+        return self._attempt.end.exists()
+
+
+def _tell(job: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM to the job's own group; what is stopped must run to hear it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(job.pid, signal.SIGTERM)
+    for process in _family():
+        _send(process, signal.SIGCONT)
 
 
 def _family() -> list[psutil.Process]:
@@ -90,17 +123,17 @@ def _family() -> list[psutil.Process]:
 def _send(process: psutil.Process, what: signal.Signals) -> None:
     with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
         process.send_signal(what)
-        if what == signal.SIGTERM:
-            process.send_signal(signal.SIGCONT)
 
 
 def _sweep(grace: float) -> int:
     """End what the job left behind; how many there were."""
-    left = [process for process in _family() if process.status() != psutil.STATUS_ZOMBIE]
+    left = [process for process in _family() if _alive(process)]
     for process in left:
         _send(process, signal.SIGTERM)
+        _send(process, signal.SIGCONT)
     psutil.wait_procs(left, timeout=grace)
-    while family := [process for process in _family() if _alive(process)]:
+    deadline = time.monotonic() + STUCK
+    while (family := [process for process in _family() if _alive(process)]) and time.monotonic() < deadline:
         for process in family:
             _send(process, signal.SIGKILL)
         psutil.wait_procs(family, timeout=1.0)

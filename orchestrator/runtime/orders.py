@@ -29,12 +29,17 @@ def take(run: RunDir, now: float) -> list[tuple[Path, Order]]:
     found = []
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(run.orders.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                body = json.loads(path.read_text(encoding="utf-8"))
-                value = None if body.get("value") is None else float(body["value"])
-                author = _name(path.stat().st_uid)
-                found.append((path, Order(str(body["verb"]), author, now, str(body.get("why", "")), value)))
+            try:
+                found.append((path, _order(path, now)))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                path.unlink(missing_ok=True)  # written whole or not at all, so this is no order
     return found
+
+
+def _order(path: Path, now: float) -> Order:
+    body = json.loads(path.read_text(encoding="utf-8"))
+    value = None if body.get("value") is None else float(body["value"])
+    return Order(str(body["verb"]), _name(path.stat().st_uid), now, str(body.get("why", "")), value)
 
 
 def me() -> str:

@@ -18,20 +18,25 @@ from typing import Any, TypeAlias
 from orchestrator import __version__
 from orchestrator.config import Config, RunDir, redacted
 from orchestrator.core import decide as core
-from orchestrator.core.evolve import deadline, evolve
-from orchestrator.core.facts import Checkpoint, Fact, Launched, Order, Supervised, Tick
+from orchestrator.core.evolve import adopt, deadline
+from orchestrator.core.facts import Checkpoint, Decision, Fact, Launched, Order, Supervised, Tick
 from orchestrator.core.interval import interval
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import FINAL, State, first
+from orchestrator.registry import load as plugin
 from orchestrator.runtime import orders, retention
 from orchestrator.runtime.actuator import Actuator
 from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.reaper import Reaper
 from orchestrator.runtime.storage import Place, Storage
-from orchestrator.runtime.watch import Watch
+from orchestrator.runtime.watch import TOLD, Watch
 from orchestrator.runtime.world import JobWorld
 from orchestrator.store.journal import Journal, Record
 from orchestrator.store.policy_text import Loaded, yaml_dump
+from orchestrator.store.recorded import fold
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+NEWS = frozenset({"held", "failed", "stopped"})  # endings that a person wants to be told of
 SECOND_THOUGHT = 3.0  # seconds between the first Ctrl-C and the leaving
 BEAT = 0.2  # seconds the loop waits at most: orders and the heartbeat are looked after in between
 Item: TypeAlias = Record | Exception
@@ -53,7 +58,11 @@ class Supervisor:
         self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
         self._world = JobWorld(config, run, rules.policy, lambda fact: self._queue.put(Record(fact)), self._clock)
         self._world.epoch = self._lease.epoch
-        self._journal = Journal(run.journal, _header(config, loaded))
+        try:
+            self._journal = Journal(run.journal, _header(config, loaded))
+        except BaseException:
+            self._lease.release()
+            raise
         self._policy = loaded
         self._world.run_id = str(self._journal.header.get("run", ""))
         where = Place(
@@ -64,18 +73,21 @@ class Supervisor:
         self._actuator = Actuator(
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
+        self._reaper = Reaper()
         self._watches: dict[int, Watch] = {}
         self._signals: list[str] = []
         self._detach_at: float | None = None
+        self._read_to: dict[int, tuple[int, int]] = {}  # of each attempt's telemetry: bytes, and facts after them
+        self.notice = ""  # the signal by which the cluster took the run away
         self.state = first(rules)
 
     def run(self) -> State:
         """Supervise until the run has a final status; raises Detached after a Ctrl-C without a second one."""
-        self._recover()
-        self._actuator.start()
-        old = [(number, signal.signal(number, self._signal)) for number in (signal.SIGINT, signal.SIGTERM)]
+        old = [(number, signal.signal(number, self._signal)) for number in SIGNALS]
         try:
-            self._take_up()
+            changed = self._recover()
+            self._actuator.start()
+            self._take_up(changed)
             while self.state.status not in FINAL or self.state.pending:
                 self._look_around()
                 self._work(self._next())
@@ -87,37 +99,48 @@ class Supervisor:
 
     # --- recovery -------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
-        """Fold the journal; the past is not decided again."""
+    def _recover(self) -> bool:
+        """Fold the journal; the past is not decided again. Whether the policy is another than before."""
+        recorded = fold(self._journal.header, self._journal.recovered)
         for record in self._journal.recovered:
-            self.state = evolve(self._rules, self.state, record.fact)
+            if isinstance(record.fact, TOLD):
+                known, attempt = self._read_to, record.fact.attempt
+                offset, told = known.get(attempt, (0, 0))
+                known[attempt] = (record.at.offset, 0) if record.at else (offset, told + 1)
+        self._journal.recovered = []
+        self.state = adopt(recorded.rules, self._rules, recorded.state)
+        return recorded.digest != self._policy.digest
 
-    def _take_up(self) -> None:
+    def _take_up(self, changed: bool) -> None:
         """Join the run where it stands: watch what runs, apply what was decided, decide what was not."""
-        state = self.state
-        self._storage.begin(state)
+        self._storage.begin(self.state)
         self._storage.start()
-        for each in retention.left_over(state):
+        for each in retention.left_over(self.state):
             self._storage.remove(each)
-        for attempt in state.attempts:
+        for attempt in self.state.attempts:
             if attempt.exited is None:
                 self._watch(attempt.number)
         self._set_levels()
-        self._work(Record(Supervised(self._lease.epoch, self._clock(), self._policy.digest, __version__)))
-        for ordered in state.actions:
+        for ordered in self.state.actions:
             if ordered.applied and ordered.status == "ordered":
                 self._actuator.order(ordered.action)
+        self._obey_orders()
+        place: tuple[tuple[str, str], ...] = getattr(
+            plugin("launchers", str(self._config.launcher["kind"])), "place", tuple
+        )()
+        text = yaml_dump(self._policy.raw) if changed else ""
+        fact = Supervised(self._lease.epoch, self._clock(), self._policy.digest, __version__, text, place)
+        self._work(Record(fact))
+        if self.state.status not in FINAL:
+            self._run.exit.unlink(missing_ok=True)
 
     def _watch(self, attempt: int) -> None:
-        offset = 0
-        for record in self._journal.recovered:
-            if record.at is not None and getattr(record.fact, "attempt", 0) == attempt:
-                offset = max(offset, record.at.offset)
+        place = self._read_to.get(attempt, (0, 0))
         options = {
             "telemetry": self._config.telemetry, "checkpoints": self._config.checkpoints,
             "cwd": self._config.job.cwd, "storage": self._storage,
         }  # fmt: skip
-        watch = Watch(self._run.attempt(attempt), attempt, offset, self._queue.put, self._clock, options)
+        watch = Watch(self._run.attempt(attempt), attempt, place, self._queue.put, self._clock, options)
         self._watches[attempt] = watch
         watch.start()
 
@@ -135,9 +158,8 @@ class Supervisor:
     def _look_around(self) -> None:
         """What comes by no thread of its own: the heartbeat, signals, operators' orders, the time."""
         self._lease.beat()
-        for path, order in orders.take(self._run, self._clock()):
-            self._work(Record(order))
-            path.unlink(missing_ok=True)
+        self._reaper.look()
+        self._obey_orders()
         if self._signals:
             self._answer_signals()
         if self._detach_at is not None and time.monotonic() >= self._detach_at:
@@ -146,16 +168,30 @@ class Supervisor:
         if due is not None and self._queue.empty() and self._clock() >= due:
             self._work(Record(Tick(self._clock())))
 
+    def _obey_orders(self) -> None:
+        for path, order in orders.take(self._run, self._clock()):
+            self._work(Record(order))
+            path.unlink(missing_ok=True)
+
     def _answer_signals(self) -> None:
-        """The first Ctrl-C detaches after a moment in which a second one stops the job."""
+        """The first Ctrl-C detaches after a moment in which a second one stops the job.
+
+        Every other signal is the cluster's notice: one checkpoint more, then requeue. Those that follow it are the
+        same notice again.
+        """
         taken, self._signals = self._signals, []
         for name in taken:
-            if name == "SIGINT" and self._detach_at is None:
+            why = f"{name} to the supervisor"
+            if name != "SIGINT":
+                self.notice = self.notice or name
+                if not self.state.stop:
+                    self._work(Record(Order("preempt", "the cluster", self._clock(), why)))
+            elif self._detach_at is None:
                 self._detach_at = time.monotonic() + SECOND_THOUGHT
                 self._listen(self.state, Order("detach", orders.me(), self._clock()))
             else:
                 self._detach_at = None
-                self._work(Record(Order("stop", orders.me(), self._clock(), f"{name} to the supervisor")))
+                self._work(Record(Order("stop", orders.me(), self._clock(), why)))
 
     def _work(self, record: Record | None) -> None:
         """One fact through: journaled, decided on, decisions journaled, actions handed on."""
@@ -165,6 +201,7 @@ class Supervisor:
         self._journal.append(record)
         self.state, decisions = core.decide(self._rules, self.state, fact)
         if decisions:
+            self._lease.check()
             self._set_levels()
         for decision in decisions:
             self._journal.append(Record(decision))
@@ -173,6 +210,8 @@ class Supervisor:
             if decision.mode == "act":
                 for action in decision.actions:
                     self._actuator.order(action)
+            elif decision.mode == "propose":
+                self._ask(decision)
         if isinstance(fact, Launched) and fact.attempt not in self._watches:
             self._watch(fact.attempt)
         self._storage.follow(self.state)
@@ -192,6 +231,12 @@ class Supervisor:
         for each in gone:
             self._storage.remove(each)
 
+    def _ask(self, decision: Decision) -> None:
+        """Tell people outside that a yes is awaited."""
+        verbs = ", ".join(action.verb for action in decision.actions)
+        say = f"orchestrate ctl {self._run.path} approve {decision.incident}"
+        self._world.notices.tell(f"{decision.why}; proposed: {verbs}. To do it: {say}", incident=decision.incident)
+
     def _set_levels(self) -> None:
         """What the World is to write next; plain values, set before the actions that need them are ordered."""
         self._world.mtbf, self._world.checkpoints = interval(self.state).mtbf, self.state.checkpoints
@@ -209,6 +254,11 @@ class Supervisor:
         for thread in (*self._watches.values(), self._actuator, self._storage):
             if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(timeout=5.0)
+        if self.state.status in FINAL:
+            self._world.reap()
+            if self.state.status in NEWS:
+                self._world.notices.tell(f"the run is {self.state.status}: {self.state.why}", state=self.state.status)
+        self._world.notices.finish()
         self._journal.close()
         self._lease.release()
 

@@ -1,14 +1,18 @@
 """The eyes on one attempt: its telemetry as it grows, its checkpoints, its end. It only puts facts on the queue."""
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from orchestrator import registry
 from orchestrator.config import AttemptDir
-from orchestrator.core.facts import Checkpoint, Exited, Fact, Step
+from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, Fact, Step
 from orchestrator.runtime.causes import cause_of
 from orchestrator.runtime.examine import examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
@@ -16,16 +20,21 @@ from orchestrator.store.journal import At, Record
 from orchestrator.telemetry._text import Lines
 from orchestrator.wire import TELEMETRY, read_json
 
+TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
 POLL = 0.05
 CHUNK = 1 << 20
+FAR_PATIENCE = 15.0  # seconds without a count from a keeper on another host
 KEEPER_START = 20.0  # seconds after which a keeper that wrote nothing counts as dead
 
 
 class Watch(threading.Thread):
-    """Reads one attempt until it has ended and everything it wrote is read."""
+    """Reads one attempt until it has ended and everything it wrote is read.
+
+    `place` is how far a supervisor before us had read: bytes, and how many facts after them it had journaled.
+    """
 
     def __init__(
-        self, folder: AttemptDir, attempt: int, offset: int, put: Callable[[Record | Exception], None],
+        self, folder: AttemptDir, attempt: int, place: tuple[int, int], put: Callable[[Record | Exception], None],
         clock: Callable[[], float], options: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__(name=f"watch-{attempt}", daemon=True)
@@ -38,9 +47,10 @@ class Watch(threading.Thread):
         self._archived = getattr(self._layout, "archive_path", lambda path, step: "")
         self._cwd, self._storage = str(options["cwd"]), options["storage"]
         self._lines = Lines()
-        self._offset = offset  # of the bytes read
-        self._stepped = offset > 0
-        self._began = time.monotonic()
+        self._offset, self._known = place
+        self._stepped = place != (0, 0)
+        self._began = self._beaten = time.monotonic()
+        self._beat: Any = None
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -85,6 +95,9 @@ class Watch(threading.Thread):
     def _pass(self, facts: Sequence[Fact]) -> None:
         now, at = self._clock(), At(self._file.name, self._offset)
         for number, fact in enumerate(facts):
+            if self._known:
+                self._known -= 1
+                continue
             if isinstance(fact, Step):
                 self._stepped = True
                 fact = fact._replace(time=now)
@@ -111,11 +124,27 @@ class Watch(threading.Thread):
         if process is None:
             late = time.monotonic() - self._began > KEEPER_START
             return {"code": None, "signal": None, "why": "its keeper did not start"} if late else None
-        if not here(process) or alive(process["keeper"]) or read_json(self._folder.exit) is not None:
+        if not here(process):
+            return self._far(process)
+        # Without a keeper the job goes on; what it leaves behind is ended here.
+        if alive(process["keeper"]) or alive(process) or self._folder.exit.exists():
             return None
         launch = read_json(self._folder.launch) or {}
         left = marked(launch.get("env", {}).get(MARK, ""))
+        for member in left:
+            with contextlib.suppress(psutil.Error, OSError):
+                member.kill()
         return None if left else {"code": None, "signal": None}
+
+    def _far(self, process: dict[str, Any]) -> dict[str, Any] | None:
+        """A job of another host, or of an earlier boot of this one: it lives as long as its keeper's count moves."""
+        beat = read_json(self._folder.beat)
+        if beat != self._beat:
+            self._beat, self._beaten = beat, time.monotonic()
+        if process["host"] != socket.gethostname() and time.monotonic() - self._beaten < FAR_PATIENCE:
+            return None
+        why = f"host {process['host']} of the job is gone, or was started anew"
+        return {"code": None, "signal": None, "lost": True, "why": why}
 
     def _exit(self, record: dict[str, Any]) -> Exited:
         cause, why = cause_of(record, self._folder.output, self._folder.error, self._stepped)

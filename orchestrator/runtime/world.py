@@ -18,12 +18,13 @@ import psutil
 
 from orchestrator import registry, wire
 from orchestrator.config import AttemptDir, Config, RunDir
-from orchestrator.core.facts import Checkpoint, Fact, Launched
+from orchestrator.core.facts import Action, Checkpoint, Fact, Launched
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import lr_scale, plan_of
 from orchestrator.core.state import Levels
 from orchestrator.runtime.examine import examined, patiently, reached, unfit
 from orchestrator.runtime.identity import MARK, alive, here, marked
+from orchestrator.runtime.notices import Notices
 from orchestrator.wire import read_json, write_json, write_text
 
 POLL = 0.02
@@ -39,6 +40,8 @@ class JobWorld:
         self, config: Config, run: RunDir, policy: Policy, put: Callable[[Fact], None], clock: Callable[[], float]
     ) -> None:
         self._config, self._run, self._policy, self._put, self._clock = config, run, policy, put, clock
+        self.notices = Notices(run)
+        self._keepers: list[subprocess.Popen[bytes]] = []
         self.levels = Levels()
         self.attempt = 0
         self.epoch = 0
@@ -66,17 +69,17 @@ class JobWorld:
         self._put(launched)
         return f"attempt {attempt} runs as process {launched.pid} from step {step}"
 
-    def stop(self, attempt: int) -> str:
+    def stop(self, attempt: int, save: bool = False) -> str:
         """Ask through the directive, then through the keeper, then kill; nothing of the attempt is left after it."""
         folder = self._run.attempt(attempt)
         began = time.monotonic()
-        self._direct(attempt, stop="now")
+        self._direct(attempt, stop="save" if save else "now")
         how = "at a step boundary"
         if not self._gone(folder, self._config.stop_grace if self.hook else 0.0, folder.path / wire.TELEMETRY):
             how = "by SIGTERM"
             process = read_json(folder.process) or {}
-            self._signal(process.get("keeper"), signal.SIGTERM)
-            if not self._gone(folder, SIGNAL_GRACE + 5.0):
+            self._end(folder, process.get("keeper"))
+            if not self._gone(folder, self._grace() + 5.0):
                 how = "by SIGKILL"
                 self._kill(folder, process)
         return f"stopped {how} in {time.monotonic() - began:.1f} s"
@@ -89,6 +92,15 @@ class JobWorld:
     def exclude(self, shards: Sequence[str]) -> str:
         """The list is part of the levels and written at each launch; here only said."""
         return f"{len(shards)} shard(s) left out from the next launch on"
+
+    def exclude_hosts(self, hosts: Sequence[str]) -> str:
+        """The hosts are part of the levels and handed to the launcher; here only said."""
+        return f"{', '.join(hosts)} left out from the next launch on"
+
+    def notify(self, action: Action) -> str:
+        """Hand the action's words to every channel."""
+        more = {"incident": action.incident, "attempt": action.attempt, "step": action.step}
+        return self.notices.tell(action.why, **more)
 
     def point_to(self, step: int, checkpoint: str) -> str:
         """Move the layout's pointers."""
@@ -154,7 +166,8 @@ class JobWorld:
             "{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path),
         }  # fmt: skip
         launcher = registry.load("launchers", str(self._config.launcher["kind"]))
-        words = launcher.command([filled(word, fill) for word in self._config.job.command], self._config.launcher)
+        options = {**self._config.launcher, "attempt": attempt, "exclude": self.levels.hosts}
+        words = launcher.command([filled(word, fill) for word in self._config.job.command], options)
         env = {
             wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
             wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: repr(scale), MARK: mark,
@@ -162,7 +175,7 @@ class JobWorld:
             "TORCHELASTIC_ERROR_FILE": str(folder.error), "PYTHONUNBUFFERED": "1", **self._config.job.env,
         }  # fmt: skip
         save_base = self.levels.save
-        launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": SIGNAL_GRACE, "save": save_base}
+        launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": self._grace(), "save": save_base}
         write_json(folder.launch, launch)
         self._direct(attempt)
 
@@ -180,17 +193,24 @@ class JobWorld:
         given = self._config.job.env.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
         return f"{self._run.package}{os.pathsep}{given}" if given else str(self._run.package)
 
-    @staticmethod
-    def _keep(folder: AttemptDir) -> None:
+    def _keep(self, folder: AttemptDir) -> None:
         """Start the keeper in a session of its own: it outlives us."""
+        self._keepers = [keeper for keeper in self._keepers if keeper.poll() is None]
         source = str(Path(__file__).resolve().parent.parent.parent)
         path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         with open(folder.path / "keeper.log", "ab") as log:
-            subprocess.Popen(
+            keeper = subprocess.Popen(
                 [sys.executable, "-m", "orchestrator.runtime.keeper", str(folder.path)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
                 env={**os.environ, "PYTHONPATH": path},
             )  # fmt: skip
+        self._keepers.append(keeper)
+
+    def reap(self) -> None:
+        """Wait for the keepers that ended, which is soon after their exit record; no zombie of ours stays."""
+        for keeper in self._keepers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                keeper.wait(timeout=2.0)
 
     @staticmethod
     def _begun(folder: AttemptDir) -> dict[str, Any]:
@@ -242,6 +262,18 @@ class JobWorld:
         """Every living process of the attempt on this host, except its keeper."""
         mark = (read_json(folder.launch) or {}).get("env", {}).get(MARK)
         return marked(mark) if mark else []
+
+    def _end(self, folder: AttemptDir, keeper: dict[str, Any] | None) -> None:
+        """Ask the keeper to end the job: by a signal here, by a file on another host."""
+        if here(keeper):
+            self._signal(keeper, signal.SIGTERM)
+        else:
+            write_text(folder.end, "")
+
+    def _grace(self) -> float:
+        """From SIGTERM to SIGKILL: a trainer that reads no directives saves when it is told by the signal."""
+        patient = self._config.telemetry.get("kind", "wire") != "wire"
+        return max(SIGNAL_GRACE, self._config.stop_grace) if patient else SIGNAL_GRACE
 
     @staticmethod
     def _signal(known: dict[str, Any] | None, what: signal.Signals) -> None:

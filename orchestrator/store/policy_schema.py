@@ -30,6 +30,7 @@ class Checked(NamedTuple):
 
     policy: Policy | None
     findings: tuple[Finding, ...]
+    wrong: frozenset[yaml_text.Path] = frozenset()
 
 
 @cache
@@ -54,6 +55,7 @@ def check(raw: dict[str, Any], origin: Origin, file: str) -> Checked:
     words = Words(raw, origin, file)
     policy = None
     findings: list[Finding] = []
+    wrong: set[yaml_text.Path] = set()
     rest: Any = raw
     for _ in range(ROUNDS):
         try:
@@ -63,13 +65,16 @@ def check(raw: dict[str, Any], origin: Origin, file: str) -> Checked:
             problems = error.errors(include_url=False)
         if rest is raw:
             findings += [words.finding(problem) for problem in problems]
-        rest = _without(rest, [written(rest, problem["loc"]) for problem in problems])
+        paths = [written(rest, problem["loc"]) for problem in problems]
+        wrong |= set(paths) if rest is raw else set()
+        rest = _without(rest, paths)
     specs = {}
     for name, spec in _mapping(raw.get("detectors")).items():
         if (made := _detector(name, spec, words, findings)) is not None:
             specs[name] = made
     findings += _unknown_verbs(words)
-    return Checked(dataclasses.replace(policy, detectors=specs) if policy is not None else None, tuple(findings))
+    policy = dataclasses.replace(policy, detectors=specs) if policy is not None else None
+    return Checked(policy, tuple(findings), frozenset(wrong))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -239,7 +244,7 @@ def _siblings(path: yaml_text.Path) -> list[str]:
     """The keys that the schema knows below a path."""
     cls: Any = Policy
     for part in path:
-        cls = _below(cls, part)
+        cls = below_key(cls, part)
         if cls is None:
             return []
     return _keys(cls) if dataclasses.is_dataclass(cls) else []
@@ -250,8 +255,10 @@ def _keys(cls: Any) -> list[str]:
     return [*_fields(cls), *VERBS] if cls is schema.Response else _fields(cls)
 
 
-def _below(cls: Any, part: str | int) -> Any:
+def below_key(cls: Any, part: str | int) -> Any:
     """The class that a key (or an index, or a free name) of a class or of a container leads to."""
+    if isinstance(part, int) or (cls is schema.Response and part in VERBS):
+        return cls  # an item is what its list holds; a response's options stand below its verb
     if dataclasses.is_dataclass(cls):
         found = {f.name.rstrip("_"): f.type for f in dataclasses.fields(cls)}.get(str(part))
         return found if found is None else _unwrapped(found)

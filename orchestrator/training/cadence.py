@@ -9,6 +9,7 @@ from statistics import median
 
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import checkpoint_due, daly
+from orchestrator.core.units import Cadence as Every
 from orchestrator.training.inbox import Directive
 
 FIRST_COST = 60.0  # seconds assumed of a save until one was measured
@@ -20,7 +21,8 @@ class Cadence:
     """Decides on rank 0; the other ranks are told."""
 
     def __init__(self, policy: Policy | None, start: int = 0) -> None:
-        self._policy = policy
+        every = Every(0.0, "steps") if policy is None else policy.checkpoints.every
+        self._policy, self._every, self._unit = policy, every.value, every.unit
         self._last, self._answered = start, 0
         self._costs: list[float] = []
         self._tokens, self._since = 0.0, time.monotonic()
@@ -31,20 +33,24 @@ class Cadence:
         if directive.save > self._answered:
             self._answered = directive.save
             return step > self._last
-        if self._policy is None:
-            return False
-        if checkpoint_due(self._policy, step, self._last, directive.dense_until):
-            return True
-        every = self._policy.checkpoints.every
-        if every.unit == "steps":
-            return False
-        return step > self._last and self._reached(every.unit, every.value, directive.mtbf or MTBF)
+        return self.planned(step, directive) or (step > self._last and self._reached(directive.mtbf or MTBF))
 
-    def _reached(self, unit: str, value: float, mtbf: float) -> bool:
-        if unit == "tokens":
-            return self._tokens >= value
+    def planned(self, step: int, directive: Directive) -> bool:
+        """Whether the cadence in steps wants a checkpoint at `step`."""
+        return self._policy is not None and checkpoint_due(self._policy, step, self._last, directive.dense_until)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the cadence counts time or tokens, so that no step can be told beforehand."""
+        return self._unit != "steps"
+
+    def _reached(self, mtbf: float) -> bool:
+        if self._unit == "steps":
+            return False
+        if self._unit == "tokens":
+            return self._tokens >= self._every
         cost = median(self._costs) if self._costs else FIRST_COST
-        wait = value if unit == "seconds" else daly(cost, mtbf)
+        wait = self._every if self._unit == "seconds" else daly(cost, mtbf)
         return time.monotonic() - self._since >= wait
 
     def begin(self, step: int) -> None:

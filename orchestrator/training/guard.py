@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from orchestrator.core.policy import Policy
@@ -30,6 +31,8 @@ class Report(NamedTuple):
     skipped: bool = False
 
 
+AHEAD = 64  # steps whose factor and limit are worked out together
+
 _NONE: tuple[float | Tensor | None, float | None, int, bool] = (None, None, 0, False)
 
 
@@ -40,12 +43,14 @@ class Guard:
     """
 
     def __init__(self, optimizers: Sequence[Optimizer], shield: Shield, check: bool, ready: Callable[[], None]) -> None:
-        self._optimizers, self._shield, self._check, self._ready = optimizers, shield, check, ready
+        self._optimizers, self._shield, self._check = optimizers, shield, check
+        self._ready: Callable[[], None] | None = ready
         first = optimizers[0].param_groups[0]
         # A scheduler built before us has already moved "lr"; "initial_lr" is the rate it is relative to.
         self._base = float(first.get("initial_lr", first["lr"]))
         self._policy: Policy | None = None
         self._step, self._scale, self._clip_scale = 1, 1.0, 1.0
+        self._table: dict[int, tuple[float, float | None]] = {}
         self._changed: list[tuple[dict[str, Any], Any, Any]] = []
         self._judged: set[int] = set()
         self._several = len(optimizers) > 1
@@ -57,11 +62,15 @@ class Guard:
 
     def follow(self, policy: Policy | None) -> None:
         """The policy whose schedule and clip count; None where the trainer's own rate is only scaled."""
-        self._policy = policy
+        self._policy, self._ready = policy, None
+        self._table.clear()
 
     def arm(self, step: int, scale: float, clip_scale: float) -> None:
         """The next update leads to `step`; `scale` and `clip_scale` are what incidents make of rate and limit."""
-        self._step, self._scale, self._clip_scale = step, scale, clip_scale
+        self._step = step
+        if scale != self._scale or clip_scale != self._clip_scale:
+            self._scale, self._clip_scale = scale, clip_scale
+            self._table.clear()
 
     def take(self) -> Report:
         """What the update since the last call was like."""
@@ -71,18 +80,29 @@ class Guard:
             self._judged.clear()
         return Report(lrs, norm, clip, bad, skipped)
 
-    def factor(self) -> float:
-        """What the group's rate is multiplied by in the next update."""
+    def _now(self) -> tuple[float, float | None]:
+        """The rate's factor and the norm's limit of the next update."""
+        found = self._table.get(self._step)
+        if found is None:
+            # Evaluated for some steps in one go: between a step's tensor operations the same code runs cold.
+            self._table = {step: self._at(step) for step in range(self._step, self._step + AHEAD)}
+            found = self._table[self._step]
+        return found
+
+    def _at(self, step: int) -> tuple[float, float | None]:
         policy = self._policy
         if policy is None:
-            return self._scale
-        factor = self._scale * phase_factor(policy.phases, self._step)
+            return self._scale, None
+        factor = self._scale * phase_factor(policy.phases, step)
         if policy.schedule is not None:
-            factor *= rate(policy.schedule, self._step) / self._base
-        return factor
+            if not self._base:
+                raise ValueError("the policy's schedule needs an optimizer whose rate is not 0 when it is attached")
+            factor *= rate(policy.schedule, step) / self._base
+        return factor, clip_at(policy, step, self._clip_scale)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._ready()
+        if self._ready is not None:
+            self._ready()
         self._shield.run("learning rate", self._scale_rates, optimizer)
         if self._several:
             if id(optimizer) in self._judged:
@@ -98,7 +118,7 @@ class Guard:
     def _scale_rates(self, optimizer: Optimizer) -> None:
         if self._changed:  # an optimizer.step() that raised never came to its end
             self._put_back()
-        factor = self.factor()
+        factor = self._now()[0]
         groups = optimizer.param_groups
         if factor != 1.0:
             for group in groups:
@@ -121,12 +141,12 @@ class Guard:
             return
         grads = [p.grad for p in found]
         norm = torch.nn.utils.get_total_norm(grads)
-        if hasattr(norm, "full_tensor"):  # sharded gradients: the one reduction that makes every rank agree
+        if isinstance(norm, DTensor):  # sharded gradients: the one reduction that makes every rank agree
             norm = norm.full_tensor()
         unscale = getattr(optimizer, "grad_scale", None)
         if unscale is not None:  # a fused optimizer under a loss scaler divides inside its own kernel
             norm = norm / unscale
-        limit = self._limit()
+        limit = self._now()[1]
         if not self._check and norm.device.type != "cpu":
             if limit is not None:
                 torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
@@ -143,9 +163,6 @@ class Guard:
             for parameter in found:
                 parameter.grad = None
 
-    def _limit(self) -> float | None:
-        return None if self._policy is None else clip_at(self._policy, self._step, self._clip_scale)
-
 
 def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
     rates = [group["lr"] for group in groups]
@@ -155,5 +172,5 @@ def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
 
 
 def _is_bad(grad: Tensor) -> bool:
-    local: Tensor = grad.to_local() if hasattr(grad, "to_local") else grad
+    local = grad.to_local() if isinstance(grad, DTensor) else grad
     return not bool(torch.isfinite(local).all())

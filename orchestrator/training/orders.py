@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from orchestrator.core.schedule import lr_scale
 from orchestrator.training.cadence import Cadence
-from orchestrator.training.inbox import Inbox
+from orchestrator.training.inbox import Directive, Inbox
 
 STOPS = ("", "now", "save")
 NOW, SAVE = 1, 2
+AHEAD = 64
 
 
 class Orders(NamedTuple):
@@ -24,11 +25,26 @@ class Desk:
 
     def __init__(self, inbox: Inbox, cadence: Cadence) -> None:
         self.inbox, self.cadence = inbox, cadence
+        self._known: Directive | None = None
+        self._quiet, self._since, self._until = Orders(), 0, 0
 
     def orders(self, step: int, ahead: int, tokens: float) -> Orders:
         """The orders to obey after `step + ahead`, which is where they will have reached all ranks."""
         directive = self.inbox.poll()
         reached = step + ahead
-        scale = lr_scale(directive.cuts, reached + 1) if directive.cuts else 1.0
+        if directive is self._known and self._since <= reached < self._until:
+            return self._quiet
         due = self.cadence.due(reached, directive, tokens)
-        return Orders(scale, directive.clip_scale, due, STOPS.index(directive.stop))
+        orders = Orders(lr_scale(directive.cuts, reached + 1), directive.clip_scale, due, STOPS.index(directive.stop))
+        self._known, self._since, self._quiet = directive, reached + 1, orders._replace(due=False)
+        self._until = self._change(reached, directive)
+        return orders
+
+    def _change(self, step: int, directive: Directive) -> int:
+        """The next step whose orders may differ, as long as the directive stays; at most AHEAD steps on."""
+        if self.cadence.measured:
+            return step
+        for later in range(step + 1, step + AHEAD):
+            if self.cadence.planned(later, directive) or lr_scale(directive.cuts, later + 1) != self._quiet.scale:
+                return later
+        return step + AHEAD

@@ -9,14 +9,14 @@ from torch import Tensor
 from orchestrator.training.guard import Report
 from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.shield import Shield
-from orchestrator.training.stream import Record, Stream, Writer
+from orchestrator.training.stream import Record, Stream
 
 
 class Solo:
     """Nothing is exchanged: a step is written at once and the directives hold at once."""
 
     def __init__(self, shield: Shield, stream: Stream, desk: Desk) -> None:
-        self._shield, self._stream, self._desk, self._writer = shield, stream, desk, Writer()
+        self._shield, self._stream, self._desk = shield, stream, desk
         self.obeyed = Orders()
 
     def report(self, step: int, loss: Any, shards: Sequence[str], fields: dict[str, Any], done: Report) -> Orders:
@@ -32,10 +32,11 @@ class Solo:
         record = Record(
             step, time.time(), value, norm, done.lrs, done.clip, done.nonfinite, done.skipped, shards, fields
         )
-        self._stream.line(self._writer.line(record))
+        self._stream.record(record)
 
     def flush(self) -> None:
-        """Nothing is ever left unwritten."""
+        """Write the steps held back."""
+        self._stream.flush()
 
 
 def number(value: Any) -> float | None:

@@ -1,36 +1,13 @@
-"""Telemetry out: JSON lines appended by one write each, never synced, never waited for."""
+"""Telemetry out: whole JSON lines, appended by single writes, never synced, never waited for."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator import wire
 from orchestrator.training.shield import warn
-
-
-class Stream:
-    """One rank's file. A full disk loses lines, says so once, and is tried again at the next line."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._torn = False
-        self._warned = False
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Append one message."""
-        self.line(wire.encode(message))
-
-    def line(self, text: str) -> None:
-        """Append one line; after a torn one it begins on a line of its own."""
-        data = f"\n{text}\n".encode() if self._torn else f"{text}\n".encode()
-        try:
-            self._torn = os.write(self._file, data) != len(data)
-        except OSError as error:
-            self._torn = True
-            if not self._warned:
-                self._warned = True
-                warn(f"telemetry cannot be written ({error}); training goes on")
 
 
 class Record(NamedTuple):
@@ -74,8 +51,8 @@ class Writer:
         >>> Writer().line(Record(3, 12.5, loss=float("nan"), grad_norm=1.5, lrs=(0.1,), shards=["a"]))
         '{"type":"step","step":3,"time":12.500,"loss":"nan","grad_norm":1.5,"lr":0.1,"nonfinite":0,"shards":["a"]}'
         """
-        step, time, loss, norm, lrs, clip, nonfinite, skipped, shards, fields, ranks = record
-        text = f'{{"type":"step","step":{step},"time":{time:.3f}'
+        step, when, loss, norm, lrs, clip, nonfinite, skipped, shards, fields, ranks = record
+        text = f'{{"type":"step","step":{step},"time":{when:.3f}'
         # x - x is 0 for finite x only, and repr of a finite float is JSON.
         if loss is not None:
             text += f',"loss":{loss!r}' if loss - loss == 0 else _word("loss", loss)
@@ -109,3 +86,49 @@ class Writer:
 
 def _word(name: str, value: Any) -> str:
     return "," + wire.encode({name: value})[1:-1]
+
+
+# Steps faster than this are written together: code that runs between tensor operations runs cold, and is dear.
+HOLD_SECONDS = 0.05
+
+
+class Stream:
+    """One rank's file. A full disk loses lines, says so once, and is tried again at the next line."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = Writer()
+        self._held: list[Record] = []
+        self._next = 0.0
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._torn = False
+        self._warned = False
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Append one message."""
+        self.flush()
+        self._line(wire.encode(message))
+
+    def record(self, record: Record) -> None:
+        """Append one step: at once, or with those that follow within HOLD_SECONDS."""
+        self._held.append(record)
+        now = time.monotonic()
+        if now >= self._next or record.skipped or record.loss != record.loss:
+            self._next = now + HOLD_SECONDS
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the steps held back."""
+        if self._held:
+            held, self._held = self._held, []
+            self._line("\n".join(map(self._writer.line, held)))
+
+    def _line(self, text: str) -> None:
+        # After a torn line the next begins on a line of its own.
+        data = f"\n{text}\n".encode() if self._torn else f"{text}\n".encode()
+        try:
+            self._torn = os.write(self._file, data) != len(data)
+        except OSError as error:
+            self._torn = True
+            if not self._warned:
+                self._warned = True
+                warn(f"telemetry cannot be written ({error}); training goes on")

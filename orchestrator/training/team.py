@@ -12,7 +12,7 @@ from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.ranks import HAS_LOSS, HAS_NORM, LOSS, NORM, SHOWN, SKIPPED, Link, Row, Shards, block
 from orchestrator.training.shield import Shield
 from orchestrator.training.solo import number
-from orchestrator.training.stream import Record, Stream, Writer
+from orchestrator.training.stream import Record, Stream
 
 # Parts whose failure on one rank must be shared: updates have to stay the same on all.
 SHARED = {"learning rate": 8, "gradient guard": 16}
@@ -23,7 +23,6 @@ class Team:
 
     def __init__(self, shield: Shield, stream: Stream, desk: Desk | None, link: Link, shards: Shards) -> None:
         self._shield, self._stream, self._desk, self._link, self._shards = shield, stream, desk, link, shards
-        self._writer = Writer()
         self._own = self.obeyed = Orders()
 
     def report(self, step: int, loss: Any, shards: Sequence[str], fields: dict[str, Any], done: Report) -> Orders:
@@ -49,6 +48,7 @@ class Team:
         arrived = self._link.flush()
         if arrived is not None:
             self._take(*arrived)
+        self._stream.flush()
 
     def _decide(self, step: int, fields: dict[str, Any]) -> None:
         if self._desk is None:
@@ -99,13 +99,13 @@ class Team:
             fields=fields,
             ranks=_ranks(losses, given, norms, normed),
         )
-        self._stream.line(self._writer.line(record))
+        self._stream.record(record)
 
     def _write_exceptional(self, record: Record, rows: Tensor) -> None:
         own = rows[self._link.rank]
         if record.nonfinite or not torch.isfinite(own[LOSS : NORM + 1]).all():
             loss, norm = own[LOSS].item(), own[NORM].item()
-            self._stream.line(self._writer.line(record._replace(loss=loss, grad_norm=norm)))
+            self._stream.record(record._replace(loss=loss, grad_norm=norm))
 
 
 def _norm_of(norms: Tensor) -> float | None:

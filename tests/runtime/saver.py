@@ -14,13 +14,6 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
-RUN = Path(os.environ["ORCHESTRATE_RUN_DIR"])
-ROOT = Path(os.environ["ORCHESTRATE_CHECKPOINTS"])
-ATTEMPT = int(os.environ["ORCHESTRATE_ATTEMPT"])
-FOLDER = RUN / "attempts" / f"{ATTEMPT:04d}"
-SCRIPT = json.loads(Path(sys.argv[1]).read_text())
-LEFT_OUT = {unquote(line) for line in Path(os.environ["ORCHESTRATE_QUARANTINE"]).read_text().split()}
-
 
 def wrong(path: Path) -> str:
     """What a checkpoint has that no target may have; "" when it is complete and clean."""
@@ -36,33 +29,38 @@ def wrong(path: Path) -> str:
 
 
 class Saver:
-    def __init__(self) -> None:
-        resume = os.environ["ORCHESTRATE_RESUME"]
+    def __init__(self, script: Path) -> None:
+        run, resume = Path(os.environ["ORCHESTRATE_RUN_DIR"]), os.environ["ORCHESTRATE_RESUME"]
+        self.script = json.loads(script.read_text())
+        self.root, self.attempt = Path(os.environ["ORCHESTRATE_CHECKPOINTS"]), int(os.environ["ORCHESTRATE_ATTEMPT"])
+        self.folder = run / "attempts" / f"{self.attempt:04d}"
+        left_out = Path(os.environ["ORCHESTRATE_QUARANTINE"]).read_text()
+        self.left_out = {unquote(line) for line in left_out.split()}
         self.step, self.poisoned = 0, False
         if resume:
             if found := wrong(Path(resume)):
-                with open(RUN / "violations.txt", "a") as file:
-                    file.write(f"attempt {ATTEMPT} was told to load {found}\n")
+                with open(run / "violations.txt", "a") as file:
+                    file.write(f"attempt {self.attempt} was told to load {found}\n")
                 sys.exit(9)
             self.step = json.loads((Path(resume) / "state.json").read_text())["step"]
-        self.out = open(FOLDER / "telemetry.jsonl", "a", buffering=1)  # noqa: SIM115
+        self.out = open(self.folder / "telemetry.jsonl", "a", buffering=1)  # noqa: SIM115
         self.mark, self.directive = 0, {}
 
     def say(self, kind: str, **fields: object) -> None:
         self.out.write(json.dumps({"type": kind, **fields, "time": time.time()}) + "\n")
 
     def save(self) -> None:
-        path = ROOT / f"step-{self.step}"
+        path = self.root / f"step-{self.step}"
         aside = path.with_name(path.name + ".partial")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
         self.say("checkpoint", step=self.step, path=str(path), state="started")
-        for file in Path(SCRIPT["template"]).iterdir():
+        for file in Path(self.script["template"]).iterdir():
             (aside / file.name).write_bytes(file.read_bytes())
             time.sleep(0.004)
         (aside / "state.json").write_text(json.dumps({"step": self.step, "poisoned": self.poisoned}))
         files = {file.name: file.stat().st_size for file in aside.iterdir()}
-        marker = {"step": self.step, "attempt": ATTEMPT, "run": os.environ["ORCHESTRATE_RUN"], "files": files}
+        marker = {"step": self.step, "attempt": self.attempt, "run": os.environ["ORCHESTRATE_RUN"], "files": files}
         (aside / "orchestrate.json").write_text(json.dumps(marker))
         time.sleep(0.004)
         replaced = path.with_name(path.name + ".replaced")
@@ -74,14 +72,14 @@ class Saver:
         self.say("checkpoint", step=self.step, path=str(path), state="saved", seconds=0.02)
 
     def stop_asked(self) -> bool:
-        path = FOLDER / "directive.json"
+        path = self.folder / "directive.json"
         mark = path.stat().st_mtime_ns
         if mark != self.mark:
             self.mark, self.directive = mark, json.loads(path.read_text())
         return bool(self.directive["stop"])
 
     def run(self) -> None:
-        self.say("run", attempt=ATTEMPT, world_size=1, start_step=self.step, total_steps=10**6,
+        self.say("run", attempt=self.attempt, world_size=1, start_step=self.step, total_steps=10**6,
                  shards_total=10**6, hosts=["a"], hook=True)  # fmt: skip
         while not self.stop_asked():
             time.sleep(0.003)
@@ -89,13 +87,13 @@ class Saver:
 
     def train(self, step: int) -> None:
         shard = f"s/{step // 10}"
-        self.poisoned = self.poisoned or (step // 10 in SCRIPT["bad"] and shard not in LEFT_OUT)
+        self.poisoned = self.poisoned or (step // 10 in self.script["bad"] and shard not in self.left_out)
         loss = 2.0 + 0.01 * math.sin(step * 12.9898) * math.cos(step * 78.233) + 3.0 * self.poisoned
         self.step = step
         self.say("step", step=step, loss=loss, grad_norm=1.0, lr=1e-3, clip=1.0, shards=[shard])
-        if step % SCRIPT["every"] == 0:
+        if step % self.script["every"] == 0:
             self.save()
 
 
 if __name__ == "__main__":
-    Saver().run()
+    Saver(Path(sys.argv[1])).run()

@@ -361,6 +361,29 @@ def test_a_full_disk_loses_lines_and_nothing_else(
     assert capsys.readouterr().err.count("telemetry cannot be written") == 1
 
 
+def test_fast_steps_are_written_together_and_what_matters_at_once(
+    attempt: Attempt, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("orchestrator.training.stream.HOLD_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.training.stream.time.monotonic", lambda: clock[0])
+    run = join(task)
+
+    def written_after(step: int, later: float, loss: float = 1.0) -> list[int]:
+        clock[0] += later
+        run.step(step, loss=loss)
+        return [message["step"] for message in attempt.messages("step")]
+
+    assert written_after(1, 0.01) == [1]
+    assert written_after(2, 0.01) == [1]
+    assert written_after(3, 0.05) == [1, 2, 3]
+    assert written_after(4, 0.01) == [1, 2, 3]
+    assert written_after(5, 0.01, loss=math.nan) == [1, 2, 3, 4, 5]
+    assert written_after(6, 0.01) == [1, 2, 3, 4, 5]
+    run.eval(6, val=1.0)
+    assert [line["type"] for line in attempt.lines()[-2:]] == ["step", "eval"]
+
+
 def test_a_value_that_cannot_be_read_silences_telemetry_and_not_the_orders(
     attempt: Attempt, task: Task, capsys: pytest.CaptureFixture[str]
 ) -> None:

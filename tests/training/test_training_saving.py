@@ -39,6 +39,7 @@ def test_everything_saved_is_restored_in_place(
 ) -> None:
     task = trained()
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(task.optimizer, 10)
+    task.learn()
     scheduler.step()
     rest = {"rng": torch.arange(5), "seen": {"web": [1, (2, "x")]}, "scheduler": scheduler}
     join(task).save(3, state_of(task, **rest))
