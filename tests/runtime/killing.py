@@ -38,7 +38,7 @@ RUNG = "[rollback, {quarantine: suspect window}, relaunch]"
 POLICY = f"""\
 version: 1
 extends: pretrain
-checkpoints: {{every: 10 steps, healthy_after: 20 steps, margin: 3 steps, keep: {{last: 2, healthy: 2}}}}
+checkpoints: {{every: 20 steps, healthy_after: 30 steps, margin: 3 steps, keep: {{last: 2, healthy: 2}}}}
 spikes:
   persistent: {{confirm: {{for: 10 steps}}, forget: 1 steps, respond: [{", ".join([RUNG] * 8)}]}}
 failures: {{crash: {{max: 100000, respond: [relaunch]}}}}
@@ -77,8 +77,8 @@ class Killing:
 
     def __init__(self, folder: Path, files: Path, seed: int) -> None:
         self.folder, self.dir, self.random = folder, RunDir(folder / "run"), random.Random(seed)
-        bad = [number for number in range(12, 4000) if self.random.random() < 0.03]
-        (folder / "script.json").write_text(json.dumps({"every": 10, "bad": bad, "template": str(files)}))
+        bad = [number for number in range(16, 4000) if self.random.random() < 0.04]
+        (folder / "script.json").write_text(json.dumps({"every": 20, "bad": bad, "template": str(files)}))
         self.dir.path.mkdir(parents=True)
         self.kills = dict.fromkeys((f"{who} {moment}" for who in ("trainer", "supervisor") for moment in MOMENTS), 0)
         self.supervisor: subprocess.Popen[bytes] | None = None
@@ -146,7 +146,7 @@ class Killing:
             self.supervise()
         start = self.size()
         deadline = time.monotonic() + 30.0
-        while self.size() < start + 20_000 and time.monotonic() < deadline:  # let it get going
+        while self.size() < start + 6_000 and time.monotonic() < deadline:  # let it get going
             time.sleep(0.01)
             if self.supervisor is not None and self.supervisor.poll() is not None:
                 self.supervise()

@@ -82,7 +82,7 @@ class Saver:
         self.say("run", attempt=self.attempt, world_size=1, start_step=self.step, total_steps=10**6,
                  shards_total=10**6, hosts=["a"], hook=True)  # fmt: skip
         while not self.stop_asked():
-            time.sleep(0.003)
+            time.sleep(0.005)
             self.train(self.step + 1)
 
     def train(self, step: int) -> None:
