@@ -200,6 +200,11 @@ class RunDir:
         return self.path / "epochs"
 
     @property
+    def foreign(self) -> Path:
+        """What stood in the checkpoint root before the first attempt."""
+        return self.path / "foreign.json"
+
+    @property
     def lease(self) -> Path:
         return self.path / "lease.json"
 

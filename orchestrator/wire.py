@@ -19,6 +19,8 @@ ATTEMPT = "ORCHESTRATE_ATTEMPT"
 RESUME = "ORCHESTRATE_RESUME"
 QUARANTINE = "ORCHESTRATE_QUARANTINE"
 LR_SCALE = "ORCHESTRATE_LR_SCALE"
+CHECKPOINTS = "ORCHESTRATE_CHECKPOINTS"  # where to save: a folder, or a URL that fsspec reaches
+RUN = "ORCHESTRATE_RUN"  # which run this is; every checkpoint's marker says it
 
 # Files of one attempt, below attempt_dir().
 TELEMETRY = "telemetry.jsonl"

@@ -60,6 +60,7 @@ class Job:
     facts: list[Fact] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     time: float = 0.0
+    broken: Callable[[str], bool] = lambda path: False  # what a look before a load finds
 
     def __post_init__(self) -> None:
         self.state: State = first(self.rules)
@@ -95,6 +96,10 @@ class Job:
         if action.verb == "stop" and self.alive:
             self.alive = False
             self.tell(Exited(self.attempt, 0, None, "crash", "asked", self.time))
+        if action.verb in ("rollback", "relaunch") and action.path and self.broken(action.path):
+            self.tell(Checkpoint(1, action.to_step or 0, action.path, "corrupt", "a flipped bit", self.time))
+            self.tell(Outcome(action.id, "failed", "its digest differs", self.time))
+            return
         if action.verb == "relaunch" and self.attempt != action.attempt + 1:
             self.attempt, self.step, self.alive = action.attempt + 1, action.to_step or 0, True
             self.tell(Launched(self.attempt, self.step, action.path, "here", 1, self.time))

@@ -49,6 +49,20 @@ def check(fs: AbstractFileSystem, found: Sequence[Found], full: bool = False) ->
     return _files.check(fs, found, _PARTS, full)
 
 
+def archive_path(path: str, step: int) -> str:
+    """Where a file that is overwritten in place is archived; "" for one whose name has its step.
+
+    >>> archive_path("run/ckpt.pt", 500), archive_path("run/ckpt-500.pt", 500)
+    ('run/ckpt-500.pt', '')
+    """
+    parent, slash, name = path.rpartition("/")
+    match = _NAME.fullmatch(name)
+    if match is None or match["step"] or "." not in name:
+        return ""
+    stem, _, ending = name.rpartition(".")
+    return f"{parent}{slash}{stem}-{step}.{ending}"
+
+
 def archive(fs: AbstractFileSystem, path: str, target: str) -> str:
     """Copy a file that its trainer overwrites in place, once it is whole and stands still; "" when done, else why not.
 

@@ -10,6 +10,7 @@ from orchestrator.core.health import newest_complete
 from orchestrator.core.operator import answer
 from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
+from orchestrator.core.storage import Broken, broken_start, crowded, failed_start, no_room_until
 
 ALIKE = 2  # the same failure at the same step so many times is not retried unchanged
 PASSIVE = frozenset({"record", "notify", "checkpoint", "skip"})  # a ladder that ends in these never ends
@@ -41,14 +42,20 @@ def plan(rules: Rules, state: State) -> Decision | None:
         return _own(state, "launch", "the run begins")
     if state.stop and state.status == "running":
         return _own(state, "stop", state.stop)
+    if state.status == "relaunching" and (broken := broken_start(state)) is not None:
+        return _in_time(state, _instead(rules, state, broken))
     if state.orders and state.status == "running":
         actions, why = answer(rules, state, state.orders[0])
         return _numbered(state, 0, actions, "act", why)._replace(order=True)
     if state.waiting:
-        return _in_time(state, _answer(rules, state, _worst(state)))
+        incident = _worst(state)
+        if (until := no_room_until(state)) is not None and incident.cls == "disk_full":
+            return None if state.time < until else _held(state, incident, "act", crowded(state))
+        return _in_time(state, _answer(rules, state, incident))
     if state.status == "relaunching" and not state.proposed:
         goes_on = state.why.startswith(("released", "resumed", "once more"))
-        return _in_time(state, _own(state, "relaunch" if goes_on else "hold", state.why, rules))
+        own = _own(state, "relaunch" if goes_on else "hold", state.why or failed_start(state), rules)
+        return _in_time(state, own)
     return None
 
 
@@ -134,6 +141,15 @@ def _rung(rules: Rules, state: State, incident: Incident, rung: tuple[Response, 
         draft = _stop_first(state, incident, draft)
     why = "; ".join([f"{incident.cls} ({incident.severity}): {incident.reason}", *notes])
     return _numbered(state, incident.id, draft, mode, why, incident.rung + 1)
+
+
+def _instead(rules: Rules, state: State, broken: Broken) -> Decision:
+    """The same rung's way back once more, now that its checkpoint is known to be broken: to the next one."""
+    ladder, _ = _ladder(rules, state, broken.incident)
+    rung = ladder[min(broken.incident.rung, len(ladder)) - 1] if ladder else ()
+    back = tuple(each for each in rung if each.verb in ("rollback", "relaunch")) or (Response(verb="relaunch"),)
+    decision = _rung(rules, state, broken.incident, back, "act")
+    return decision._replace(rung=broken.incident.rung, why=f"{broken.why}; {decision.why}")
 
 
 def _stop_first(state: State, incident: Incident, draft: tuple[Action, ...]) -> tuple[Action, ...]:

@@ -21,6 +21,7 @@ from orchestrator.core.facts import (
     Launched,
     Order,
     Outcome,
+    Room,
     Step,
     Supervised,
     Tick,
@@ -28,7 +29,6 @@ from orchestrator.core.facts import (
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.state import (
     FINAL,
-    HOT,
     STAGE,
     Attempt,
     Counts,
@@ -43,10 +43,12 @@ from orchestrator.core.state import (
     attempt_of,
     find,
     first,
+    hot,
     move,
     put,
     stepped,
 )  # fmt: skip
+from orchestrator.core.storage import judged, no_room_until, save_failed, save_worked
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
@@ -78,7 +80,7 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         if point.attempt < state.attempt:
             return state
         state = _launched(rules, state, Launched(point.attempt, point.step - 1, "", "", 0, point.time))
-    watch, last, frontier, time, moved, pace, history = state[:HOT]
+    watch, last, frontier, time, moved, pace, history = hot(state)
     step, now = point.step, point.time
     if moved is None:
         moved = now
@@ -318,8 +320,8 @@ def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
     moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
     state = state._replace(checkpoints=(*others, fact), moved=moved)
     if fact.state != "saved":
-        return state
-    state = saved(state, fact)
+        return save_failed(rules, state, fact) if fact.state == "failed" else state
+    state = save_worked(saved(state, fact))
     if fact.attempt == state.attempt and fact.step == state.step:
         snapshot = Snapshot(fact.attempt, fact.step, state.watch)
         known = tuple(s for s in state.snapshots if (s.attempt, s.step) != (fact.attempt, fact.step))
@@ -438,10 +440,8 @@ def _hang_at(rules: Rules, state: State) -> float | None:
 def deadline(rules: Rules, state: State) -> float | None:
     """When the core wants to be woken by a Tick; None when only facts of their own can change anything."""
     times = [until for _, until in state.proposed]
-    if (hang := _hang_at(rules, state)) is not None:
-        times.append(hang)
-    if state.status == "relaunching" and state.time < state.not_before:
-        times.append(state.not_before)
+    backoff = state.not_before if state.status == "relaunching" and state.time < state.not_before else None
+    times += [at for at in (_hang_at(rules, state), backoff, no_room_until(state)) if at is not None]
     return min(times, default=None)
 
 
@@ -473,6 +473,8 @@ def _order(rules: Rules, state: State, fact: Order) -> State:
                     state = _approved(state, number)
         case "silence" | "expire":
             return _silence(rules, state, fact)
+        case "pin" | "unpin" | "reject":
+            return judged(state, fact)
         case "lr" | "clip" | "checkpoint" | "rollback":
             return state._replace(orders=(*state.orders, fact))
     return state
@@ -506,6 +508,10 @@ def _silence(rules: Rules, state: State, fact: Order) -> State:
         return state
     watch = rebase(rules, state.watch)
     return state._replace(watch=watch._replace(grace=Grace(until, 20, level, SILENCE_RISE)))
+
+
+def _room(rules: Rules, state: State, fact: Room) -> State:
+    return state._replace(room=fact, time=max(state.time, fact.time))
 
 
 def _approved(state: State, number: int) -> State:
@@ -625,4 +631,5 @@ _FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"
 _ROADS: dict[type, Callable[[Rules, State, Any], State]] = {
     Step: _step, Eval: _eval, Checkpoint: _checkpoint, Announced: _announced, Ended: _ended, Launched: _launched,
     Exited: _exited, Tick: _tick, Supervised: _supervised, Order: _order, Decision: _decision, Outcome: _outcome,
+    Room: _room,
 }  # fmt: skip

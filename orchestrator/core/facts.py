@@ -71,6 +71,17 @@ class Checkpoint(NamedTuple):
     state: Literal["started", "saved", "failed", "corrupt", "missing"]
     why: str = ""
     time: float = 0.0
+    seconds: float | None = None  # that the trainer stood still for it
+    lacks: tuple[str, ...] = ()  # what a resume from it would miss, such as "optimizer"
+    ranks: int | None = None  # where no other number of ranks can load it
+
+
+class Room(NamedTuple):
+    """The free bytes where the checkpoints go, and how many the newest one takes."""
+
+    free: int
+    needed: int
+    time: float
 
 
 class Announced(NamedTuple):
@@ -204,9 +215,10 @@ class Outcome(NamedTuple):
 
 Fact: TypeAlias = (
     Step | Eval | Checkpoint | Announced | Ended | Launched | Exited | Tick | Supervised | Order | Decision | Outcome
-)
+    | Room
+)  # fmt: skip
 FACTS: tuple[type, ...] = (
-    Step, Eval, Checkpoint, Announced, Ended, Launched, Exited, Tick, Supervised, Order, Decision, Outcome,
+    Step, Eval, Checkpoint, Announced, Ended, Launched, Exited, Tick, Supervised, Order, Decision, Outcome, Room,
 )  # fmt: skip
 
 

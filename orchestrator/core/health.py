@@ -42,6 +42,8 @@ def health(rules: Rules, state: State, checkpoint: Checkpoint) -> Verdict:
         return Verdict("suspect", "on a branch that a rollback left")
     if (worse := _worse(state, checkpoint, saving.eval_worse)) is not None:
         return Verdict("suspect", worse)
+    if (other := _poorer(state, checkpoint)) is not None:
+        return Verdict("suspect", f"it holds no optimizer, which the checkpoint of step {other} does")
     clean = _clean(state, checkpoint, reach)
     if clean < saving.healthy_after:
         return Verdict("provisional", f"{clean} of {saving.healthy_after} clean steps after it")
@@ -85,6 +87,16 @@ def _worse(state: State, checkpoint: Checkpoint, worse: float) -> str | None:
         if after and before and after[0][1] > min(before) + worse * abs(min(before)):
             return f"evaluation {name} {after[0][1]:.4g} at step {after[0][0]} after {min(before):.4g} before"
     return None
+
+
+def _poorer(state: State, checkpoint: Checkpoint) -> int | None:
+    """The step of another complete checkpoint that holds the optimizer's state, where this one does not.
+
+    Where none does, that is the trainer's way.
+    """
+    if "optimizer" not in checkpoint.lacks:
+        return None
+    return next((c.step for c in state.checkpoints if c.state == "saved" and "optimizer" not in c.lacks), None)
 
 
 class Target(NamedTuple):

@@ -7,7 +7,7 @@ status and an incident's stage change.
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.classify import SpikeClass, Watch, first_watch
-from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Verb
+from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
 
 Status: TypeAlias = Literal[
@@ -235,14 +235,22 @@ class State(NamedTuple):
     proposed: tuple[tuple[int, float], ...] = ()  # incidents whose answer awaits a yes, and until when
     approved: tuple[int, ...] = ()
     epoch: int = 0
+    pins: tuple[int, ...] = ()  # steps whose checkpoints an operator keeps
+    room: Room | None = None
 
 
+Hot: TypeAlias = tuple[Watch, int, int, float, float | None, float, History]
 HOT = 7  # fields that every step changes
 
 
-def stepped(state: State, hot: tuple[Watch, int, int, float, float, float, History]) -> State:
+def hot(state: State) -> Hot:
+    """The fields that every step changes: the first ones."""
+    return state[:HOT]  # type: ignore[return-value]
+
+
+def stepped(state: State, changed: Hot) -> State:
     """The state with its first fields replaced: the road of every step, where `_replace` would cost the most."""
-    return State._make(hot + state[HOT:])
+    return State._make(changed + state[HOT:])
 
 
 def first(rules: Rules) -> State:

@@ -10,6 +10,7 @@ import queue
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
@@ -18,14 +19,16 @@ from orchestrator import __version__
 from orchestrator.config import Config, RunDir, redacted
 from orchestrator.core import decide as core
 from orchestrator.core.evolve import adopt, deadline
-from orchestrator.core.facts import Decision, Fact, Launched, Order, Supervised, Tick
+from orchestrator.core.facts import Checkpoint, Decision, Fact, Launched, Order, Supervised, Tick
+from orchestrator.core.interval import interval
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import FINAL, State, first
 from orchestrator.registry import load as plugin
-from orchestrator.runtime import orders
+from orchestrator.runtime import orders, retention
 from orchestrator.runtime.actuator import Actuator
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.reaper import Reaper
+from orchestrator.runtime.storage import Place, Storage
 from orchestrator.runtime.watch import TOLD, Watch
 from orchestrator.runtime.world import JobWorld
 from orchestrator.store.journal import Journal, Record
@@ -61,6 +64,12 @@ class Supervisor:
             self._lease.release()
             raise
         self._policy = loaded
+        self._world.run_id = str(self._journal.header.get("run", ""))
+        where = Place(
+            self._world.checkpoint_root(), str(config.checkpoints["layout"]),
+            config.telemetry["kind"] == "wire", self._world.run_id,
+        )  # fmt: skip
+        self._storage = Storage(run, where, lambda fact: self._queue.put(Record(fact)), self._clock)
         self._actuator = Actuator(
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
@@ -104,6 +113,10 @@ class Supervisor:
 
     def _take_up(self, changed: bool) -> None:
         """Join the run where it stands: watch what runs, apply what was decided, decide what was not."""
+        self._storage.begin(self.state)
+        self._storage.start()
+        for each in retention.left_over(self.state):
+            self._storage.remove(each)
         for attempt in self.state.attempts:
             if attempt.exited is None:
                 self._watch(attempt.number)
@@ -123,7 +136,10 @@ class Supervisor:
 
     def _watch(self, attempt: int) -> None:
         place = self._read_to.get(attempt, (0, 0))
-        options = {"telemetry": self._config.telemetry, "checkpoints": self._config.checkpoints}
+        options = {
+            "telemetry": self._config.telemetry, "checkpoints": self._config.checkpoints,
+            "cwd": self._config.job.cwd, "storage": self._storage,
+        }  # fmt: skip
         watch = Watch(self._run.attempt(attempt), attempt, place, self._queue.put, self._clock, options)
         self._watches[attempt] = watch
         watch.start()
@@ -198,7 +214,22 @@ class Supervisor:
                 self._ask(decision)
         if isinstance(fact, Launched) and fact.attempt not in self._watches:
             self._watch(fact.attempt)
+        self._storage.follow(self.state)
+        if isinstance(fact, Checkpoint):
+            self._keep_house(fact)
         self._listen(self.state, fact)
+
+    def _keep_house(self, fact: Checkpoint) -> None:
+        """Digests for a complete checkpoint, and what the policy keeps no longer: journaled first, then removed."""
+        self._storage.take(fact)
+        gone = retention.due(self._rules, self.state) if fact.state == "saved" else []
+        if not gone or not self._lease.held():
+            return
+        for each in gone:
+            self._work(Record(retention.removed(each, self._clock())))
+        self._journal.sync()
+        for each in gone:
+            self._storage.remove(each)
 
     def _ask(self, decision: Decision) -> None:
         """Tell people outside that a yes is awaited."""
@@ -208,6 +239,7 @@ class Supervisor:
 
     def _set_levels(self) -> None:
         """What the World is to write next; plain values, set before the actions that need them are ordered."""
+        self._world.mtbf, self._world.checkpoints = interval(self.state).mtbf, self.state.checkpoints
         self._world.levels, self._world.attempt = self.state.levels, self.state.attempt
         self._world.hook = self.state.hook or not self.state.attempt
 
@@ -218,7 +250,8 @@ class Supervisor:
         for watch in self._watches.values():
             watch.stopped.set()
         self._actuator.finish()
-        for thread in (*self._watches.values(), self._actuator):
+        self._storage.finish()
+        for thread in (*self._watches.values(), self._actuator, self._storage):
             if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(timeout=5.0)
         if self.state.status in FINAL:
@@ -234,6 +267,7 @@ def _header(config: Config, loaded: Loaded) -> dict[str, Any]:
     return {
         "journal": 1,
         "version": __version__,
+        "run": uuid.uuid4().hex,
         "policy_file": loaded.file,
         "policy": yaml_dump(loaded.raw),
         "digest": loaded.digest,

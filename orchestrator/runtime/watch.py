@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import psutil
 
 from orchestrator import registry
 from orchestrator.config import AttemptDir
 from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, Fact, Step
 from orchestrator.runtime.causes import cause_of
+from orchestrator.runtime.examine import examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.store.journal import At, Record
 from orchestrator.telemetry._text import Lines
-from orchestrator.wire import COMPLETE, TELEMETRY, read_json
+from orchestrator.wire import TELEMETRY, read_json
 
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
 POLL = 0.05
@@ -44,6 +44,8 @@ class Watch(threading.Thread):
         self._file = Path(options["telemetry"].get("path") or folder.path / name)
         self._parser = registry.load("telemetry", kind).parser(attempt)
         self._layout = registry.load("checkpoints", str(options["checkpoints"]["layout"]))
+        self._archived = getattr(self._layout, "archive_path", lambda path, step: "")
+        self._cwd, self._storage = str(options["cwd"]), options["storage"]
         self._lines = Lines()
         self._offset, self._known = place
         self._stepped = place != (0, 0)
@@ -100,22 +102,16 @@ class Watch(threading.Thread):
                 self._stepped = True
                 fact = fact._replace(time=now)
             elif isinstance(fact, Checkpoint):
-                fact = self._verified(fact._replace(time=now))
+                fact = self._verified(fact._replace(time=now, path=whole(fact.path, self._cwd)))
             # Only the last fact of what was read together moves the place to read on from: nothing is lost.
             self._put(Record(fact, at if number == len(facts) - 1 else None))
 
     def _verified(self, seen: Checkpoint) -> Checkpoint:
         if seen.state != "saved" or not seen.path:
             return seen
-        fs, path = fsspec.url_to_fs(seen.path)
-        if not fs.exists(path):
-            return seen._replace(state="missing", why="it is gone")
-        if wrong := self._layout.verify(fs, path):
-            return seen._replace(state="corrupt", why=wrong)
-        marker = read_json(Path(path) / COMPLETE) or {}
-        return (
-            seen._replace(state="corrupt", why="its weights are not finite") if marker.get("finite") is False else seen
-        )
+        if self._archived(seen.path, seen.step):
+            return seen._replace(state="started", why="its trainer overwrites it; its copy will be the checkpoint")
+        return examined(self._layout, seen)
 
     # --- the end -------------------------------------------------------------------------------------
 
@@ -152,4 +148,6 @@ class Watch(threading.Thread):
 
     def _exit(self, record: dict[str, Any]) -> Exited:
         cause, why = cause_of(record, self._folder.output, self._folder.error, self._stepped)
+        for fact in self._storage.last_words(self._attempt, cause):
+            self._put(Record(fact))
         return Exited(self._attempt, record.get("code"), record.get("signal"), cause, why, self._clock())

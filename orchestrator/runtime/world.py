@@ -14,16 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import psutil
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator import registry, wire
 from orchestrator.config import AttemptDir, Config, RunDir
-from orchestrator.core.facts import Action, Fact, Launched
+from orchestrator.core.facts import Action, Checkpoint, Fact, Launched
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import lr_scale, plan_of
 from orchestrator.core.state import Levels
+from orchestrator.runtime.examine import examined, patiently, reached, unfit
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.runtime.notices import Notices
 from orchestrator.wire import read_json, write_json, write_text
@@ -32,9 +31,6 @@ POLL = 0.02
 STARTED_WITHIN = 20.0
 SILENT = 5.0  # seconds without a line after which a job that was asked to stop counts as stuck
 SIGNAL_GRACE = 10.0  # seconds between the keeper's SIGTERM and its SIGKILL
-_touch = retry(
-    retry=retry_if_exception_type(OSError), stop=stop_after_attempt(4), wait=wait_exponential(0.1, max=2), reraise=True
-)
 
 
 class JobWorld:
@@ -50,6 +46,10 @@ class JobWorld:
         self.attempt = 0
         self.epoch = 0
         self.hook = True
+        self.run_id = ""
+        self.mtbf = 0.0
+        self.checkpoints: tuple[Checkpoint, ...] = ()
+        self._proved = ""
 
     # --- what actions do ------------------------------------------------------------------------------
 
@@ -58,6 +58,8 @@ class JobWorld:
         folder = self._run.attempt(attempt)
         self.attempt = attempt
         if read_json(folder.process) is None and read_json(folder.exit) is None:
+            self._prove(step, checkpoint)
+            self._proved = ""
             self._prepare(folder, attempt, step, checkpoint)
             self._keep(folder)
         process = self._begun(folder)
@@ -104,16 +106,30 @@ class JobWorld:
         """Move the layout's pointers."""
         if not checkpoint:
             return "the run will start afresh"
+        self._prove(step, checkpoint)
         layout = registry.load("checkpoints", str(self._config.checkpoints["layout"]))
-        fs, path = fsspec.url_to_fs(checkpoint)
-        root = path.rstrip("/").rpartition("/")[0]
-        found = next((each for each in layout.scan(fs, root) if each.path.rstrip("/") == path.rstrip("/")), None)
+        fs, path = reached(checkpoint)
+        root = path.rpartition("/")[0]
+        found = next((each for each in patiently(lambda: layout.scan(fs, root)) if each.path == path), None)
         if found is None:
             raise FileNotFoundError(f"{checkpoint} is gone")
-        if wrong := layout.verify(fs, path):
-            raise OSError(f"{checkpoint}: {wrong}")
-        _touch(layout.point_to)(fs, root, found)
-        return f"the run goes on from {checkpoint}"
+        done = patiently(lambda: layout.point_to(fs, root, found))
+        return "; ".join([f"the run goes on from {checkpoint}", *done])
+
+    def _prove(self, step: int, checkpoint: str) -> None:
+        """Read every byte of what is about to be loaded, once a way back; what is wrong is a fact and an error."""
+        if checkpoint in ("", self._proved):
+            return
+        layout = registry.load("checkpoints", str(self._config.checkpoints["layout"]))
+        known = next((c for c in self.checkpoints if c.path == checkpoint), Checkpoint(0, step, checkpoint, "saved"))
+        if known.state == "saved":
+            known = examined(layout, known, full=True)
+        if known.state != "saved":
+            self._put(known._replace(time=self._clock()))
+            raise OSError(f"{checkpoint}: {known.why}")
+        if why := unfit(known, self._config.launcher.get("ranks")):
+            raise OSError(why)
+        self._proved = checkpoint
 
     def dump(self, attempt: int) -> str:
         """Ask every Python process of the attempt for its stacks; they write them to stacks/."""
@@ -155,8 +171,8 @@ class JobWorld:
         env = {
             wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
             wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: repr(scale), MARK: mark,
-            "ORCHESTRATE_CHECKPOINTS": self.checkpoint_root(), "TORCHELASTIC_ERROR_FILE": str(folder.error),
-            "PYTHONPATH": self._path(), "PYTHONUNBUFFERED": "1", **self._config.job.env,
+            wire.CHECKPOINTS: self.checkpoint_root(), wire.RUN: self.run_id, "PYTHONPATH": self._path(),
+            "TORCHELASTIC_ERROR_FILE": str(folder.error), "PYTHONUNBUFFERED": "1", **self._config.job.env,
         }  # fmt: skip
         save_base = self.levels.save
         launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": self._grace(), "save": save_base}
@@ -218,7 +234,7 @@ class JobWorld:
         body: Mapping[str, Any] = {
             "epoch": self.epoch, "attempt": attempt, "cuts": [list(cut) for cut in levels.cuts],
             "clip_scale": levels.clip_scale, "save": levels.save - base, "dense_until": levels.dense_until,
-            "stop": stop,
+            "mtbf": self.mtbf, "stop": stop,
         }  # fmt: skip
         write_json(folder.path / wire.DIRECTIVE, body)
 

@@ -75,6 +75,8 @@ class Saved(msgspec.Struct, tag="checkpoint"):
     state: Literal["started", "saved", "failed"] = "saved"
     why: str = ""
     time: float = 0.0
+    seconds: float | None = None
+    finite: bool | None = None
 
 
 class End(msgspec.Struct, tag="end"):
@@ -139,7 +141,7 @@ class WireParser:
             case Evaluation():
                 return (Eval(attempt, message.step, message.name, _finite(message.loss), message.time),)
             case Saved():
-                return (Checkpoint(attempt, message.step, message.path, message.state, message.why, message.time),)
+                return (_saved(attempt, message),)
             case End():
                 return (Ended(attempt, message.step, message.status, message.time),)
         return ()
@@ -169,6 +171,12 @@ def _step(attempt: int, m: Record) -> Step:
     phase = m.phase if m.phase.__class__ is not int else str(m.phase)
     head = (attempt, m.step, m.time, loss, grad_norm, lr, (), m.skipped, phase, m.shards, ranks)
     return tuple.__new__(Step, (*head, *rest))
+
+
+def _saved(attempt: int, m: Saved) -> Checkpoint:
+    if m.state == "saved" and m.finite is False:
+        return Checkpoint(attempt, m.step, m.path, "corrupt", "its weights are not finite", m.time)
+    return Checkpoint(attempt, m.step, m.path, m.state, m.why, m.time, _finite(m.seconds))
 
 
 def _odd_step(attempt: int, m: Record) -> Step:

@@ -1,19 +1,20 @@
 """When a checkpoint is due: the policy's cadence, and what the supervisor asks for beyond it.
 
 Steps are counted by core.schedule. A cadence in time or tokens is measured here, so that it holds when no
-supervisor is alive; `auto` is the interval of Young (1974), sqrt(2 * cost * MTBF), with the cost of the last save.
+supervisor is alive; `auto` is Daly's interval from the cost of the last saves and the failures seen so far.
 """
 
-import math
 import time
+from statistics import median
 
 from orchestrator.core.policy import Policy
-from orchestrator.core.schedule import checkpoint_due
+from orchestrator.core.schedule import checkpoint_due, daly
 from orchestrator.core.units import Cadence as Every
 from orchestrator.training.inbox import Directive
 
 FIRST_COST = 60.0  # seconds assumed of a save until one was measured
-MTBF = 24 * 3600.0  # a day between failures; a supervisor that knows better asks for more saves
+SAVES = 5  # the newest ones, whose median is the cost
+MTBF = 24 * 3600.0  # a day between failures, until the supervisor says what it has seen
 
 
 class Cadence:
@@ -22,7 +23,8 @@ class Cadence:
     def __init__(self, policy: Policy | None, start: int = 0) -> None:
         every = Every(0.0, "steps") if policy is None else policy.checkpoints.every
         self._policy, self._every, self._unit = policy, every.value, every.unit
-        self._last, self._answered, self._cost = start, 0, FIRST_COST
+        self._last, self._answered = start, 0
+        self._costs: list[float] = []
         self._tokens, self._since = 0.0, time.monotonic()
 
     def due(self, step: int, directive: Directive, tokens: float = 0.0) -> bool:
@@ -31,7 +33,7 @@ class Cadence:
         if directive.save > self._answered:
             self._answered = directive.save
             return step > self._last
-        return self.planned(step, directive) or (step > self._last and self._reached())
+        return self.planned(step, directive) or (step > self._last and self._reached(directive.mtbf or MTBF))
 
     def planned(self, step: int, directive: Directive) -> bool:
         """Whether the cadence in steps wants a checkpoint at `step`."""
@@ -42,12 +44,13 @@ class Cadence:
         """Whether the cadence counts time or tokens, so that no step can be told beforehand."""
         return self._unit != "steps"
 
-    def _reached(self) -> bool:
+    def _reached(self, mtbf: float) -> bool:
         if self._unit == "steps":
             return False
         if self._unit == "tokens":
             return self._tokens >= self._every
-        wait = self._every if self._unit == "seconds" else math.sqrt(2.0 * self._cost * MTBF)
+        cost = median(self._costs) if self._costs else FIRST_COST
+        wait = self._every if self._unit == "seconds" else daly(cost, mtbf)
         return time.monotonic() - self._since >= wait
 
     def begin(self, step: int) -> None:
@@ -58,4 +61,4 @@ class Cadence:
         """A checkpoint of `step` stands, written in `cost` seconds."""
         self.begin(step)
         if cost is not None:
-            self._cost = max(cost, 0.001)
+            self._costs = [*self._costs[1 - SAVES :], max(cost, 0.001)]

@@ -12,7 +12,10 @@ POLL_SECONDS = 0.05
 
 
 class Directive(NamedTuple):
-    """The levels in force: cuts of the rate, scale of the clip, and what is asked for."""
+    """The levels in force: cuts of the rate, scale of the clip, and what is asked for.
+
+    `mtbf` is the mean time between failures that the supervisor has seen, in seconds; 0 where it says nothing.
+    """
 
     epoch: int = 0
     cuts: tuple[Cut, ...] = ()
@@ -20,6 +23,7 @@ class Directive(NamedTuple):
     save: int = 0
     stop: str = ""
     dense_until: int = 0
+    mtbf: float = 0.0
 
 
 def directive_of(raw: Any, attempt: int) -> Directive | None:
@@ -35,9 +39,8 @@ def directive_of(raw: Any, attempt: int) -> Directive | None:
         scale = float(raw.get("clip_scale", 1.0))
         if not 0.0 < scale < float("inf"):
             return None
-        return Directive(
-            int(raw["epoch"]), cuts, scale, int(raw.get("save", 0)), raw.get("stop", ""), int(raw.get("dense_until", 0))
-        )
+        save, dense, mtbf = int(raw.get("save", 0)), int(raw.get("dense_until", 0)), float(raw.get("mtbf", 0.0))
+        return Directive(int(raw["epoch"]), cuts, scale, save, raw.get("stop", ""), dense, mtbf)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

@@ -3,7 +3,7 @@
 import atexit
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,10 @@ from orchestrator.training.run import Batch, Run
 from orchestrator.training.shield import Shield, warn
 from orchestrator.training.solo import Solo, number
 from orchestrator.training.stream import Stream
+from orchestrator.training.target import below
 from orchestrator.training.team import Team
 
-CHECKPOINTS = "ORCHESTRATE_CHECKPOINTS"
-RUN = "ORCHESTRATE_RUN"
+PENDING_LIMIT = 120.0  # seconds that a planned end waits for a checkpoint still being written
 
 
 class Sizes(NamedTuple):
@@ -56,6 +56,8 @@ class Live(Run):
         self._terms = Terms()
         self._start, self._last = 0, 0
         self._announced = self._ended = self._leaving = False
+        self._pending: tuple[int, str, bool | None, saving.Pending] | None = None
+        self._group: Any = None
         if dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
             self._join()
         atexit.register(self._at_exit)
@@ -96,7 +98,7 @@ class Live(Run):
     def restore(self, state: dict[str, Any]) -> int:
         self._join()
         path = os.environ.get(wire.RESUME, "")
-        step = saving.read(Path(path), state) if path else 0
+        step = saving.read(path, state) if path else 0
         self.guard.take()
         self._begin(step)
         return step
@@ -125,6 +127,7 @@ class Live(Run):
         if not self._announced:
             self._announce(step - 1)
         self._last = step
+        self._settle()
         orders = self._voice.report(step, loss, shards, fields, self.guard.take())  # type: ignore[union-attr]
         self.guard.arm(step + 1, orders.scale, orders.clip_scale)
         self._obey(orders)
@@ -133,21 +136,27 @@ class Live(Run):
         if self._place.rank == 0:
             self._shield.run("evaluations", self._tell_values, step, values)
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, step: int, state: dict[str, Any], *, wait: bool = True) -> None:
         self._join()
-        path = self.folder() / f"step-{step}"
+        self._settle(PENDING_LIMIT)
+        path = below(self.folder(), f"step-{step}")
         self._tell(step, path, "started")
         began = time.monotonic()
         finite = self._finite()
-        if self._shield.run(f"checkpoint of step {step}", self._write, step, path, state, finite):
-            self._kept(step, path, finite, time.monotonic() - began)
+        write = self._write if wait else self._write_later
+        why = self._shield.run(f"checkpoint of step {step}", write, step, path, state, finite)
+        cost = time.monotonic() - began
+        if why == "" and wait:
+            self._kept(step, path, finite, cost)
+        elif why == "":
+            self._cadence.saved(step, cost)
         else:
-            self._tell(step, path, "failed")
+            self._tell(step, path, "failed", why=why or "it cannot be saved; the trainer's output says why")
         self._leave()
 
     def saved(self, step: int, path: str | Path) -> None:
         self._join()
-        self._kept(step, Path(path), self._finite(), None)
+        self._kept(step, str(path), self._finite(), None)
         self._leave()
 
     # Orders.
@@ -157,6 +166,7 @@ class Live(Run):
         self.checkpoint_due = orders.due
         if orders.stop == NOW:
             self.stop_requested, self.checkpoint_due = True, False
+            self._pending = None  # whatever it holds is not worth the wait
         elif orders.stop == SAVE and not self.stop_requested:
             self.checkpoint_due = self._leaving = True
 
@@ -167,25 +177,54 @@ class Live(Run):
 
     # Checkpoints.
 
-    def folder(self) -> Path:
+    def folder(self) -> str:
         """Where this run's checkpoints are expected."""
         return _root(self._place.run_dir)
 
-    def _write(self, step: int, path: Path, state: dict[str, Any], finite: bool | None) -> bool:
-        marker: dict[str, Any] = {"step": step, "attempt": self._place.attempt, "world_size": self._terms.world}
-        if run := os.environ.get(RUN):
-            marker["run"] = run
-        if finite is not None:
-            marker["finite"] = finite
-        try:
-            saving.write(path, state, marker)
-        except saving.Failed as error:
-            warn(f"the checkpoint of step {step} could not be written ({_reason(error)}); training goes on")
-            return False
-        return True
+    def _write(self, step: int, path: str, state: dict[str, Any], finite: bool | None) -> str:
+        return self._tried(step, lambda: saving.write(path, state, self._marker(step, finite)))
 
-    def _kept(self, step: int, path: Path, finite: bool | None, cost: float | None) -> None:
+    def _write_later(self, step: int, path: str, state: dict[str, Any], finite: bool | None) -> str:
+        self._group = self._group or saving.joined()
+
+        def begin() -> None:
+            pending = saving.write_later(path, state, self._marker(step, finite), self._group)
+            self._pending = step, path, finite, pending
+
+        return self._tried(step, begin)
+
+    def _settle(self, within: float = 0.0) -> None:
+        """Tell of the checkpoint that was being written once it is durable; wait so many seconds for it."""
+        if self._pending is None or not (within or self._pending[3].done()):
+            return
+        (step, path, finite, pending), self._pending = self._pending, None
+        why = self._shield.run(f"checkpoint of step {step}", self._tried, step, lambda: pending.finish(within))
+        if why == "":
+            self._say_saved(step, path, finite)
+        else:
+            self._tell(step, path, "failed", why=why or "it could not be finished")
+
+    def _tried(self, step: int, write: Callable[[], object]) -> str:
+        """Why a write failed, "" when it did not."""
+        try:
+            write()
+        except (*saving.Failed, TimeoutError) as error:
+            why = _reason(error)
+            warn(f"the checkpoint of step {step} could not be written ({why}); training goes on")
+            return why or type(error).__name__
+        return ""
+
+    def _marker(self, step: int, finite: bool | None) -> dict[str, Any]:
+        marker: dict[str, Any] = {"step": step, "attempt": self._place.attempt, "world_size": self._terms.world}
+        if run := os.environ.get(wire.RUN):
+            marker["run"] = run
+        return marker if finite is None else {**marker, "finite": finite}
+
+    def _kept(self, step: int, path: str, finite: bool | None, cost: float | None) -> None:
         self._cadence.saved(step, cost)
+        self._say_saved(step, path, finite, cost)
+
+    def _say_saved(self, step: int, path: str, finite: bool | None, cost: float | None = None) -> None:
         extra: dict[str, Any] = {} if finite is None else {"finite": finite}
         if cost is not None:
             extra["seconds"] = round(cost, 3)
@@ -202,9 +241,9 @@ class Live(Run):
             self._names = {id(value): name.removeprefix("module.") for name, value in named}
         return self._names.get(id(parameter), "")
 
-    def _tell(self, step: int, path: Path, state: str, **extra: Any) -> None:
+    def _tell(self, step: int, path: str, state: str, **extra: Any) -> None:
         if self._place.rank == 0:
-            message = {"type": "checkpoint", "step": step, "path": str(path), "state": state, "time": time.time()}
+            message = {"type": "checkpoint", "step": step, "path": path, "state": state, "time": time.time()}
             self._stream.send({**message, **extra})
 
     def _tell_values(self, step: int, values: dict[str, Any]) -> None:
@@ -224,6 +263,7 @@ class Live(Run):
         self._stream.send({key: value for key, value in message.items() if value is not None})
 
     def _close(self, over: bool) -> None:
+        self._settle(PENDING_LIMIT)
         if self._ended or not self._announced or self._voice is None:
             return
         completed = over or (self._total is not None and self._last >= self._total)
@@ -237,8 +277,8 @@ class Live(Run):
         self._shield.run("end", self._close, False)
 
 
-def _root(run_dir: Path) -> Path:
-    return Path(os.environ.get(CHECKPOINTS) or run_dir / "checkpoints")
+def _root(run_dir: Path) -> str:
+    return os.environ.get(wire.CHECKPOINTS) or str(run_dir / "checkpoints")
 
 
 def _on_device() -> bool:

@@ -59,10 +59,14 @@ class Run:
     def eval(self, step: int, **values: Any) -> None:
         """Report evaluations at `step` by name, such as `eval(1000, val=2.2)`."""
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write `state` as the checkpoint of `step`; every rank calls it. A disk error is told, not raised."""
+    def save(self, step: int, state: dict[str, Any], *, wait: bool = True) -> None:
+        """Write `state` as the checkpoint of `step`; every rank calls it. A disk error is told, not raised.
 
-    def folder(self) -> Path | None:
+        Without `wait` the state is copied at once and written while training goes on: it counts as saved once it
+        is durable. One at a time: a save that finds the one before unfinished waits for that.
+        """
+
+    def folder(self) -> str | None:
         """Where the supervisor expects the checkpoints; None outside a supervised run."""
         return None
 

@@ -4,11 +4,9 @@ A checkpoint is written aside and renamed, so one that was complete is never los
 Tensors keep the names the format gives nested state ("model.blocks.0.weight"); everything else is one entry.
 """
 
-import os
-import shutil
-import time
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,14 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from orchestrator import wire
+from orchestrator.training.target import Target, target
 
 REST = "orchestrate.rest"
 _TENSOR = "orchestrate.tensor"
@@ -37,54 +35,86 @@ def alone() -> bool:
     return not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
 
 
-def write(path: Path, state: Mapping[str, Any], marker: dict[str, Any]) -> dict[str, Any]:
-    """Write `state` as the checkpoint folder `path` and return its marker; a collective call on all ranks.
+def write(path: str | Path, state: Mapping[str, Any], marker: dict[str, Any]) -> dict[str, Any]:
+    """Write `state` as the checkpoint `path`, a folder or a URL, and return its marker; collective on all ranks.
 
     `marker` is completed by the time and by the size of every file. Raises one of `Failed`.
     """
-    aside = path.with_name(path.name + ".partial")
-    first = alone() or dist.get_rank() == 0
-    if first:
-        shutil.rmtree(aside, ignore_errors=True)
-    if not alone():
-        dist.barrier()
-    tensors, rest = _split({name: _state_of(value) for name, value in state.items()})
+    place = _cleared(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-        save({**tensors, REST: rest}, storage_writer=FileSystemWriter(aside), planner=planner, no_dist=alone())
-    if first:
-        files = {
-            str(file.relative_to(aside)): file.stat().st_size for file in sorted(aside.rglob("*")) if file.is_file()
-        }
-        marker = {**marker, "time": time.time(), "files": files}
-        wire.write_json(aside / wire.COMPLETE, marker)
-        _put(aside, path)
-    return marker
+        save(_dcp(state), storage_writer=place.writer(), planner=_planner(), no_dist=alone())
+    return place.complete(marker) if _first() else marker
 
 
-def _put(aside: Path, path: Path) -> None:
-    replaced = path.with_name(path.name + ".replaced")
-    shutil.rmtree(replaced, ignore_errors=True)
-    if path.exists():
-        os.rename(path, replaced)
-    os.rename(aside, path)
-    shutil.rmtree(replaced, ignore_errors=True)
+class Pending:
+    """A checkpoint that is being written while training goes on; it is none before `finish` returned its marker."""
+
+    def __init__(self, place: Target, writing: "Future[Any]", marker: dict[str, Any]) -> None:
+        self._place, self._writing, self._marker = place, writing, marker
+
+    def done(self) -> bool:
+        """Whether nothing is left to wait for."""
+        return self._writing.done()
+
+    def finish(self, within: float | None = None) -> dict[str, Any]:
+        """Wait so many seconds for the last byte, then set the marker; raises TimeoutError, or one of `Failed`."""
+        self._writing.result(timeout=within)
+        return self._place.complete(self._marker) if _first() else self._marker
 
 
-def read(path: Path, state: dict[str, Any]) -> int:
-    """Load a checkpoint folder into `state`, in place, and return its step; a collective call on all ranks.
+def write_later(path: str | Path, state: Mapping[str, Any], marker: dict[str, Any], group: Any) -> Pending:
+    """Copy `state` now and write it in the background; collective on all ranks, which `group` joins on the CPU."""
+    place = _cleared(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        writing: Any = async_save(
+            _dcp(state), storage_writer=place.writer(), planner=_planner(), process_group=group, no_dist=alone()
+        )
+    return Pending(place, writing, marker)
+
+
+def joined() -> Any:
+    """A group of all ranks for background writes, which must not meet the steps' own exchange; collective."""
+    return None if alone() else dist.new_group(backend="gloo")
+
+
+def _first() -> bool:
+    return alone() or dist.get_rank() == 0
+
+
+def _cleared(path: str | Path) -> Target:
+    place = target(path)
+    if _first():
+        place.clear()
+    if not alone():
+        dist.barrier()
+    return place
+
+
+def _dcp(state: Mapping[str, Any]) -> dict[str, Any]:
+    tensors, rest = _split({name: _state_of(value) for name, value in state.items()})
+    return {**tensors, REST: rest}
+
+
+def _planner() -> DefaultSavePlanner:
+    return DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+
+
+def read(path: str | Path, state: dict[str, Any]) -> int:
+    """Load a checkpoint, a folder or a URL, into `state`, in place, and return its step; collective on all ranks.
 
     Raises FileNotFoundError for an incomplete folder, KeyError for a name the checkpoint does not hold.
     """
-    marker = wire.read_json(path / wire.COMPLETE)
+    place = target(path)
+    marker = place.marker()
     if marker is None:
         raise FileNotFoundError(f"{path} is no complete checkpoint: {wire.COMPLETE} is missing")
     for value in state.values():
         if isinstance(value, Optimizer):
             _prime(value)
     own, _ = _split({name: _state_of(value) for name, value in state.items()})
-    loaded = _load(path, own)
+    loaded = _load(place, own)
     for name, value in state.items():
         if name not in loaded:
             raise KeyError(f"{path} holds no {name!r}, only {', '.join(loaded)}")
@@ -105,8 +135,8 @@ def finite(model: Any) -> bool:
     return bool(torch.isfinite(largest))
 
 
-def _load(path: Path, own: dict[str, Tensor]) -> dict[str, Any]:
-    reader = FileSystemReader(path)
+def _load(place: Target, own: dict[str, Tensor]) -> dict[str, Any]:
+    reader = place.reader()
     target: dict[str, Any] = {REST: None}
     for name, meta in reader.read_metadata().state_dict_metadata.items():
         if isinstance(meta, TensorStorageMetadata):

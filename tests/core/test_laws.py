@@ -45,8 +45,14 @@ def troubles(draw, kinds=KINDS):
     return trouble
 
 
+def broken(trouble):
+    """Which checkpoints turn out to be broken when they are needed: repeatable, some in every second run."""
+    odd = sum(trouble(1, step) is not None for step in range(1, 261)) % 2
+    return lambda path: bool(odd) and int(path.rpartition("-")[2]) % 100 == 50
+
+
 def run(trouble, **overrides):
-    job = Job(registry.bind(policy(**SHORT, **overrides)), trouble, total=300)
+    job = Job(registry.bind(policy(**SHORT, **overrides)), trouble, total=300, broken=broken(trouble))
     job.run(limit=4000)
     return job
 

@@ -212,7 +212,9 @@ def test_a_cadence_in_tokens_holds_without_a_supervisor(
     assert found == [4, 8]
 
 
-def test_the_automatic_cadence_follows_young(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_automatic_cadence_follows_what_a_save_costs_and_how_often_the_run_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from orchestrator.training import cadence
     from orchestrator.training.inbox import Directive
 
@@ -220,11 +222,18 @@ def test_the_automatic_cadence_follows_young(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cadence.time, "monotonic", lambda: clock[0])
     saver = cadence.Cadence(Policy(checkpoints=Checkpoints(every=Cadence(0.0, "auto"))))
     saver.saved(1, cost=2.0)
-    wait = math.sqrt(2 * 2.0 * cadence.MTBF)
-    clock[0] = wait - 1
+    saver.saved(1, cost=50.0)
+    saver.saved(1, cost=2.0)
+    day = math.sqrt(2 * 2.0 * cadence.MTBF)
+    clock[0] = day - 5
     assert not saver.due(2, Directive())
-    clock[0] = wait + 1
+    clock[0] = day + 5
     assert saver.due(3, Directive())
+    hour = math.sqrt(2 * 2.0 * 3600.0)
+    clock[0] = hour - 5
+    assert not saver.due(4, Directive(mtbf=3600.0))
+    clock[0] = hour + 5
+    assert saver.due(4, Directive(mtbf=3600.0))
 
 
 def test_stop_now_ends_the_loop_at_once(attempt: Attempt, task: Task) -> None:
