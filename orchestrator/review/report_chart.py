@@ -27,6 +27,7 @@ LEFT, RIGHT = 74.0, WIDTH - 26.0
 LOSS, RATE, STRIP = 300.0, 96.0, 22.0
 _SIZE, _LEADING = 16.5, 23.0
 _LEGEND_ATTEMPTS = 5
+_SAD = ("held", "failed")
 LOG_FROM = 3.0  # the loss is drawn on a logarithmic scale where its range is so many fold
 
 
@@ -84,7 +85,7 @@ def _title(story: Story) -> Markup:
     name = short(story.name, 50)
     return joined(
         words(MARGIN, 34, name, 21, font_weight=700),
-        words(WIDTH - MARGIN, 34, said, 15, fill=MUTED, text_anchor="end"),
+        words(WIDTH - MARGIN, 34, said, 15, fill=ALARM if state.status in _SAD else MUTED, text_anchor="end"),
     )
 
 

@@ -122,8 +122,10 @@ class Story:
         return [incident for incident in self.state.incidents if incident.merged is None]
 
     def gravest(self) -> Incident | None:
-        """The most severe incident, of several the newest."""
-        return max(self.incidents(), key=lambda i: (SEVERITIES.index(i.severity), i.id), default=None)
+        """The most severe incident, of several the newest that was answered."""
+        answered = {ordered.action.incident for ordered in self.actions()}
+        order = [(SEVERITIES.index(i.severity), i.id in answered, i.id, i) for i in self.incidents()]
+        return max(order, default=(None,))[-1]
 
     def actions(self, incident: int | None = None) -> list[Ordered]:
         """What was decided (for one incident), in its order."""

@@ -111,9 +111,11 @@ def _cut(cut: Cut) -> str:
 def done_phrase(ordered: Ordered) -> str:
     """An action for the headline; empty where another says the same."""
     action = ordered.action
-    if action.verb in ("stop", "record", "notify", "relaunch", "dump"):
+    if action.verb in ("stop", "record", "notify", "relaunch", "dump", "hold"):
         return ""
     phrase = f"learning rate × {action.cuts[-1].factor:g}" if action.verb == "lr" and action.cuts else None
+    if action.verb == "quarantine" and action.shards:
+        phrase = f"{shards([short(name, 28) for name in action.shards], 1)} left out"
     phrase = phrase or action_phrase(action)
     if not ordered.applied:
         return f"would have: {phrase}"
@@ -172,7 +174,7 @@ def _done(actions: Sequence[Ordered], why: str) -> str:
     taken = [action_phrase(o.action) + (f" (failed: {o.detail})" if o.status == "failed" else "") for o in actions]
     begin = f"At step {actions[0].action.step:,}: " if actions[0].applied else "Not done, only decided: "
     back = next((o.action.why for o in actions if o.action.verb == "rollback"), "")
-    return f"{begin}{', '.join(taken)}." + (f" Chosen: {back}." if back else "")
+    return f"{begin}{', '.join(taken)}." + (f" Target chosen: {back}." if back else "")
 
 
 def _confirmed(actions: Sequence[Ordered]) -> str:
