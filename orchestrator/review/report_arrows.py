@@ -79,7 +79,7 @@ def arrows(story: Story, x: Scale, y: Scale) -> Markup:
     taken = [arc.box() for _, arc in arcs]
     for index, (ordered, arc) in enumerate(arcs):
         others = [box for other, box in enumerate(taken) if other != index]
-        box = next((box for box in _places(_callout(story, ordered), arc) if _free(box, x, y, others)), None)
+        box = next((box for box in _places(_callout(story, ordered), arc, x) if _free(box, x, y, others)), None)
         taken += [box] if box else []
         drawn.append(tag("g", arc.drawn(done(ordered)), _said(box) if box else "", class_="rollback"))
     return joined(*reversed(drawn))
@@ -138,19 +138,15 @@ def _callout(story: Story, ordered: Ordered) -> tuple[Line, ...]:
 _AFTER = {"closed": "old level holds", "probation": "on probation"}
 
 
-def _places(lines: tuple[Line, ...], arc: Arc) -> Iterator[Box]:
+def _places(lines: tuple[Line, ...], arc: Arc, x: Scale) -> Iterator[Box]:
     """Where a callout may stand: all of it to the right, its first line above, to the right, and so on."""
     middle = 0.5 * (arc.begin[1] + arc.end[1])
-    for kept, side in (
-        (lines, "start"),
-        (lines[:1], "middle"),
-        (lines[:1], "start"),
-        (lines, "end"),
-        (lines[:1], "end"),
-    ):
-        wide, high = 8 + max(width_of(line.text, _SIZE) for line in kept), _LEADING * len(kept)
+    one = lines[:1]
+    for kept, side in ((lines, "start"), (one, "middle"), (one, "start"), (lines, "end"), (one, "end")):
+        wide, high = 8 + max(width_of(line.text, _SIZE - 1) for line in kept), _LEADING * len(kept)
         if side == "middle":
-            left, top = 0.5 * (arc.begin[0] + arc.end[0] - wide), arc.box().top - high - 4
+            left = min(0.5 * (arc.begin[0] + arc.end[0] - wide), x.end + 7 - wide)
+            top = arc.box().top - high - 4
         else:
             left = arc.begin[0] + 12 if side == "start" else arc.end[0] - 12 - wide
             top = middle - high / 2

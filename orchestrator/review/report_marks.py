@@ -52,30 +52,31 @@ def labels(story: Story, x: Scale) -> list[Label]:
     order = sorted(shown(story), key=lambda i: (-SEVERITIES.index(i.severity), i.id))
     for incident in order:
         did = report_words.answer(story.actions(incident.id))
-        for said in dict.fromkeys((f"{incident.cls}: {did}" if did else incident.cls, incident.cls, "")):
-            if (label := _placed(incident, x(incident.onset), said, placed, x)) is not None:
-                placed.append(label)
-                break
+        full = f"{incident.cls}: {did}" if did else incident.cls
+        ways = ((full, True), (incident.cls, True), ("", True), ("", False))  # at last a stem may cross a text
+        tried = (_placed(incident, said, placed, x, clear) for said, clear in ways)
+        placed += [label for label in tried if label is not None][:1]
     return placed
 
 
-def _placed(incident: Incident, at: float, said: str, placed: list[Label], x: Scale) -> Label | None:
+def _placed(incident: Incident, said: str, placed: list[Label], x: Scale, clear: bool) -> Label | None:
+    at = x(incident.onset)
     beside = 8 + width_of(said, _SIZE) * 1.1 if said else 0.0
     after = at + _RADIUS + beside < x.end + _RADIUS
     left, right = at - _RADIUS - (0 if after else beside), at + _RADIUS + (beside if after else 0)
     for lane in range(LANES):
         label = Label(incident, at, left, right, lane, said, after)
-        if not any(_meet(label, other) for other in placed):
+        if not any(_meet(label, other, clear) for other in placed):
             return label
     return None
 
 
-def _meet(one: Label, other: Label) -> bool:
-    """Whether two labels lie on each other, or the stem of the upper one runs through the lower one."""
+def _meet(one: Label, other: Label, clear: bool) -> bool:
+    """Whether two labels lie on each other, or (`clear`) the upper one's stem runs through the lower one."""
     if one.lane == other.lane:
         return one.left < other.right + 8 and other.left < one.right + 8
     upper, lower = (one, other) if one.lane > other.lane else (other, one)
-    return lower.left - 3 < upper.at < lower.right + 3
+    return clear and lower.left - 3 < upper.at < lower.right + 3
 
 
 def height(placed: list[Label]) -> float:

@@ -51,7 +51,9 @@ def headline(story: Story) -> str:
     parts = [f"Step {incident.onset:,}: {WHAT[incident.cls]} ({incident.reason})."]
     done = [phrase for o in story.actions(incident.id) if (phrase := done_phrase(o))]
     if done:
-        parts.append(f"{_capital(', '.join(dict.fromkeys(done)))}.")
+        said = ", ".join(dict.fromkeys(done))
+        acted = any(o.applied for o in story.actions(incident.id))
+        parts.append(f"{_capital(said)}." if acted else f"Only decided, not done: {said}.")
     if incident.stage == "closed" and any(o.action.verb == "rollback" and o.applied for o in story.actions()):
         parts.append("The old level holds again.")
     return " ".join([*parts, stands(story)])
@@ -81,7 +83,7 @@ def action_phrase(action: Action) -> str:
         case "exclude":
             return f"host {', '.join(action.hosts)} left out"
         case "relaunch":
-            return f"relaunched from step {action.to_step or 0:,}"
+            return f"relaunched from step {action.to_step:,}" if action.to_step else "started from the beginning"
         case "hold":
             return "held for a person"
         case "stop":
@@ -117,8 +119,6 @@ def done_phrase(ordered: Ordered) -> str:
     if action.verb == "quarantine" and action.shards:
         phrase = f"{shards([short(name, 28) for name in action.shards], 1)} left out"
     phrase = phrase or action_phrase(action)
-    if not ordered.applied:
-        return f"would have: {phrase}"
     return f"{phrase} (failed)" if ordered.status == "failed" else phrase
 
 
