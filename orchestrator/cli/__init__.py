@@ -11,12 +11,17 @@ from orchestrator.errors import OrchestrateError
 
 COMMANDS = {
     "run": "Supervise a job by a policy; the same command again resumes or adopts it.",
+    "submit": "Put a run on Slurm.",
     "status": "Say how a run stands.",
+    "watch": "Follow a run live.",
     "checkpoints": "List checkpoints with their health.",
     "quarantine": "List the shards that are left out.",
-    "ctl": "An operator's word to a run: stop, release, approve.",
+    "ctl": "An operator's word to a run: stop, checkpoint, rollback, lr, clip, approve, release.",
+    "silence": "Announce a planned disturbance.",
     "lint": "Check policies.",
     "show": "Print the policy in force.",
+    "init": "Begin in an existing project.",
+    "doctor": "Say what is missing here.",
 }
 
 
