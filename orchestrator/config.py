@@ -210,6 +210,11 @@ class RunDir:
         return self.path / "orders"
 
     @property
+    def batch(self) -> Path:
+        """The script that a scheduler was given."""
+        return self.path / "submit.sh"
+
+    @property
     def package(self) -> Path:
         """A folder that holds only `orchestrator`, for the job's path."""
         return self.path / "path"
