@@ -97,7 +97,7 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
     try:
         with initialize_config_dir(config_dir=str(path.parent), version_base="1.3"):
             composed = compose(config_name=path.stem, overrides=overrides)
-        missing = sorted(OmegaConf.missing_keys(composed))
+        missing = _open(OmegaConf.to_container(composed, resolve=False))
         if missing:
             raise ConfigError(f"{path}: {', '.join(missing)} is not set; add {missing[0]}=VALUE")
         values = OmegaConf.to_container(composed, resolve=True)
@@ -110,6 +110,13 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a configuration is a mapping of keys")
     return {str(key): value for key, value in values.items()}
+
+
+def _open(values: Any, path: str = "") -> list[str]:
+    """The keys that are still `???`; what only refers to one of them is not among them."""
+    if isinstance(values, dict):
+        return [name for key in values for name in _open(values[key], f"{path}.{key}" if path else str(key))]
+    return [path] if values == "???" else []
 
 
 def _words(error: Exception) -> str:

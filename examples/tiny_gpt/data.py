@@ -48,12 +48,12 @@ class Shard(NamedTuple):
 class Corpus:
     """The shards of both phases in their order, and the held-out rows of both."""
 
-    def __init__(self, steps: int, switch: float = 0.4, seed: int = 0) -> None:
-        self.switch = round(switch * steps)
+    def __init__(self, steps: int, switch: int = 400, seed: int = 0) -> None:
+        self.switch = switch
         order = random.Random(seed)
         self.shards: dict[str, list[Shard]] = {}
         held_out = []
-        for phase, length in zip(PHASES, (self.switch, steps - self.switch), strict=True):
+        for phase, length in zip(PHASES, (min(switch, steps), max(steps - switch, 0)), strict=True):
             rows = _rows(phase)
             held_out.append(rows[: 2 * ROWS])
             count = -(-length // SHARD_STEPS) + SPARE

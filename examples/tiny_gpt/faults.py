@@ -1,6 +1,6 @@
 """What can go wrong in a training run, to be put into the example by name; nothing here is needed to train.
 
-Places are shares of the run's steps. Where a fault belongs to the first attempt only, the relaunched job
+Places are shares of the second phase. Where a fault belongs to the first attempt only, the relaunched job
 is free of it; the others come back when their step is run again.
 """
 
@@ -18,6 +18,11 @@ from examples.tiny_gpt.data import ROW, ROWS, Batch, Corpus, Shard
 TOO_HIGH = 100.0  # of the trainer's own rate; measured: a quarter of that is healthy, half of it is not
 
 
+def place(share: float, steps: int, switch: int) -> int:
+    """The step at a share of the second phase, which follows step `switch`."""
+    return switch + round(share * (steps - switch))
+
+
 class Now(NamedTuple):
     """Where the run is, and what a fault may touch."""
 
@@ -29,19 +34,19 @@ class Now(NamedTuple):
     optimizer: Optimizer
 
     def at(self, share: float) -> bool:
-        """Whether this is the step at a share of the run."""
-        return self.step == round(share * self.steps)
+        """Whether this is the step at a share of the second phase."""
+        return self.step == place(share, self.steps, self.switch)
 
 
 def bad_batch(now: Now) -> Batch | None:
     """One batch of noise; the run heals by itself."""
-    return _noise(now.batch, now.step) if now.at(0.5) else None
+    return _noise(now.batch, now.step) if now.at(1 / 6) else None
 
 
 def bad_rank(now: Now) -> Batch | None:
     """The last rank reads its bytes in a wrong order for a while."""
-    begin = round(0.55 * now.steps)
-    if not _last_rank() or not begin <= now.step < begin + round(0.06 * now.steps):
+    begin, end = (place(share, now.steps, now.switch) for share in (0.25, 0.35))
+    if not _last_rank() or not begin <= now.step < end:
         return None
     order = torch.randperm(now.batch.text.shape[1], generator=torch.Generator().manual_seed(now.step))
     return now.batch._replace(text=now.batch.text[:, order], following=now.batch.following[:, order])
@@ -56,7 +61,7 @@ def lr_too_high(now: Now) -> None:
 
 def nan(now: Now) -> None:
     """The gradients of one step are not finite."""
-    if now.at(0.55):
+    if now.at(1 / 4):
         weight = next(now.model.parameters())
         handle = weight.register_hook(lambda grad: handle.remove() or grad * float("nan"))
 
@@ -69,7 +74,7 @@ def nan_weights(now: Now) -> None:
 
 def nan_again(now: Now) -> None:
     """A weight turns NaN, in every attempt."""
-    if now.at(0.55):
+    if now.at(1 / 4):
         with torch.no_grad():
             list(now.model.parameters())[-1][0, 0] = float("nan")
 
@@ -82,13 +87,13 @@ def crash(now: Now) -> None:
 
 def crash_again(now: Now) -> None:
     """One rank fails, in every attempt."""
-    if now.at(0.55) and _last_rank():
+    if now.at(1 / 4) and _last_rank():
         raise RuntimeError(f"the fault asked for, at step {now.step}")
 
 
 def hang(now: Now) -> None:
     """One rank stops and says nothing, in the first attempt."""
-    if now.at(0.55) and _last_rank() and _first_attempt():
+    if now.at(1 / 4) and _last_rank() and _first_attempt():
         while True:
             time.sleep(60)
 
@@ -113,9 +118,10 @@ class Faults:
         """Put a long shard of noise among those of the second phase, where the name says so."""
         if self._name in BAD_SHARD:
             shards = corpus.shards["code"]
-            place = (round(0.66 * self._steps) - self._switch) // shards[0].steps
-            noise = _random_bytes((round(0.34 * self._steps) * ROWS, ROW), 0).to(torch.uint8)
-            shards[place] = Shard(shards[place].name, noise)
+            begin = place(0.433, self._steps, self._switch)
+            number = (begin - self._switch) // shards[0].steps
+            noise = _random_bytes(((self._steps - begin) * ROWS, ROW), 0).to(torch.uint8)
+            shards[number] = Shard(shards[number].name, noise)
 
     def strike(self, step: int, batch: Batch, model: nn.Module, optimizer: Optimizer) -> Batch:
         """The batch to train on at a step; other harm is done on the way."""

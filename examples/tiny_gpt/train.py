@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--switch", type=float, default=0.4, help="the share of the steps after which code begins")
+    parser.add_argument("--switch", type=int, default=400, help="the step after which code begins")
     parser.add_argument("--eval-every", type=int, default=50)
     parser.add_argument("--faults", choices=sorted(FAULTS), default="none", help="what shall go wrong")
     return parser.parse_args()

@@ -12,6 +12,7 @@ from orchestrator.errors import OrchestrateError
 COMMANDS = {
     "run": "Supervise a job by a policy; the same command again resumes or adopts it.",
     "status": "Say how a run stands.",
+    "report": "Tell a run on a page or in a picture.",
     "checkpoints": "List checkpoints with their health.",
     "quarantine": "List the shards that are left out.",
     "ctl": "An operator's word to a run: stop, release, approve.",

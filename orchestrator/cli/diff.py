@@ -4,14 +4,21 @@ import json
 
 import click
 
+from orchestrator.cli import completing
+
 
 @click.command(epilog="Example:  orchestrate diff main:policies/pretrain.yaml policies/pretrain.yaml --on runs/old_run")
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", shell_complete=completing.policies)
+@click.argument("new", shell_complete=completing.policies)
 @click.option(
     "--on", "recordings", multiple=True, metavar="RECORDING", help="Compare decisions on it, too; repeatable."
 )
-@click.option("--log-format", metavar="NAME", help="The format of recordings that do not say it themselves.")
+@click.option(
+    "--log-format",
+    metavar="NAME",
+    shell_complete=completing.formats,
+    help="The format of recordings that do not say it themselves.",
+)
 @click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
 @click.option("--exit-code", is_flag=True, help="Exit 1 when anything differs.")
 @click.argument("more", nargs=-1, metavar="[RECORDING...]")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli import completing
 from orchestrator.errors import ConfigError
 from orchestrator.store import policy_text
 from orchestrator.store.yaml_text import Finding, Mark
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example:  orchestrate lint policies/*.yaml --conf conf/pretrain.yaml")
-@click.argument("policies", nargs=-1, metavar="POLICY...")
+@click.argument("policies", shell_complete=completing.policies, nargs=-1, metavar="POLICY...")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text", show_default=True
 )

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli import completing
 from orchestrator.store import policy_text
 
 
 @click.command(epilog="Example:  orchestrate plan tiny_gpt --png plan.png")
-@click.argument("policy")
+@click.argument("policy", shell_complete=completing.policies)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--steps", type=click.IntRange(min=1), help="How long the run is, where the policy does not say.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw it, too.")

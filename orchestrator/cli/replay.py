@@ -4,15 +4,22 @@ import json
 
 import click
 
+from orchestrator.cli import completing
 from orchestrator.review import replay_text
 from orchestrator.review.replay import replay
 from orchestrator.store import policy_text
 
 
 @click.command(epilog="Example:  orchestrate replay pretrain runs/pretrain old_run.csv --json")
-@click.argument("policy")
+@click.argument("policy", shell_complete=completing.policies)
 @click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
-@click.option("--format", "format_", metavar="NAME", help="The format of a log that does not say it itself.")
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    shell_complete=completing.formats,
+    help="The format of a log that does not say it itself.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(policy: str, recordings: tuple[str, ...], format_: str | None, as_json: bool) -> int:
     """Say what a policy would have done on recordings, when and why, and what that would have cost.

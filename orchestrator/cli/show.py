@@ -4,11 +4,12 @@ import json
 
 import click
 
+from orchestrator.cli import completing
 from orchestrator.store import policy_text
 
 
 @click.command(epilog="Example:  orchestrate show pretrain mode=observe 'checkpoints.every=500 steps'")
-@click.argument("policy")
+@click.argument("policy", shell_complete=completing.policies)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(policy: str, overrides: tuple[str, ...], as_json: bool) -> int:

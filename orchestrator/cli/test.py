@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli import completing
 from orchestrator.errors import ConfigError
 from orchestrator.store import policy_text
 
 
 @click.command(epilog="Example:  orchestrate test policies/pretrain.cases.yaml --junit results.xml")
-@click.argument("cases", nargs=-1, metavar="[CASES...]")
+@click.argument("cases", shell_complete=completing.policies, nargs=-1, metavar="[CASES...]")
 @click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write the results as JUnit XML, too.")
 @click.option("--run", "pattern", metavar="TEXT", help="Only cases whose name contains TEXT.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")

@@ -130,8 +130,8 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
     states = []
     readings: list[Reading] = []
     for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True):
-        state, reading = detector.update(state, point)
-        states.append(state)
+        after, reading = detector.update(state, point)
+        states.append(after)
         if reading is not None:
             readings.append(reading)
     _, now, level, before, phase, grace, settle, lead, _, rates = watch
@@ -149,7 +149,9 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
 
 def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
     """A record just after a launch: nothing is learned of it, and only what is not finite is seen."""
-    seen = [detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)]
+    seen = [
+        detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)
+    ]
     readings = [reading for reading in seen if reading is not None and reading.signal == "finite"]
     before = watch.last_step
     watch = watch._replace(last_step=point.step, settle=watch.settle - 1)
@@ -354,7 +356,7 @@ def _recent(now: Excursion) -> float:
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
-    """Whether all remembered points, and their newest half, stand above the old level by more than noise and `above`."""
+    """Whether all remembered points, and their newest half, stand above the old level by more than noise."""
     newest = now.tail[-max(3, len(now.tail) // 2) :]
     return bool(newest) and all(_stands(persistent, now, points) for points in (newest, now.tail))
 

@@ -16,6 +16,7 @@ CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint"})
 POINTS = 3  # agreeing records that confirm, disagreeing ones in a row that refute
 LATENCY = 2  # records after an order that may still show the old value
 PATIENCE = 40  # records without the value: it cannot be verified
+SETTLING = 1.0  # seconds after it was applied in which a fast trainer may still not have read its directive
 TOLERANCE = 0.02
 
 Verdict: TypeAlias = Literal["right", "wrong", "unknown"]
@@ -50,6 +51,8 @@ def _check(rules: Rules, state: State, ordered: Ordered, point: Step) -> State:
     if action.verb == "checkpoint":
         return state
     verdict, detail = _judge(rules, state, action, point)
+    if verdict == "wrong" and point.time < ordered.since + SETTLING and point.attempt == action.attempt:
+        return state
     seen = ordered.seen + (verdict == "right")
     wrong = ordered.wrong + 1 if verdict == "wrong" else 0 if verdict == "right" else ordered.wrong
     tries = ordered.tries + 1

@@ -28,6 +28,7 @@ from orchestrator.core.facts import (
 )  # fmt: skip
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.state import (
+    FINAL,
     STAGE,
     Attempt,
     Counts,
@@ -42,8 +43,10 @@ from orchestrator.core.state import (
     attempt_of,
     find,
     first,
+    hot,
     move,
     put,
+    stepped,
 )  # fmt: skip
 from orchestrator.core.storage import judged, no_room_until, save_failed, save_worked
 
@@ -77,20 +80,19 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         if point.attempt < state.attempt:
             return state
         state = _launched(rules, state, Launched(point.attempt, point.step - 1, "", "", 0, point.time))
-    moved = state.moved
+    watch, last, frontier, time, moved, pace, history = hot(state)
+    step, now = point.step, point.time
     if moved is None:
-        moved = point.time
-    elif point.step <= state.step:
+        moved = now
+    elif step <= last:
         return state  # a resumed trainer logs a step twice
-    watch, changes = observe(rules, state.watch, point)
-    state = state._replace(
-        watch=watch,
-        step=point.step,
-        frontier=max(state.frontier, point.step),
-        time=max(state.time, point.time),
-        moved=max(point.time, moved),
-        pace=max(state.pace, point.time - moved),
-        history=state.history.add(Entry(point.step, point.lr, point.shards)),
+    watch, changes = observe(rules, watch, point)
+    if now - moved > pace:
+        pace = now - moved
+    history = history.add(Entry(step, point.lr, point.shards))
+    state = stepped(
+        state,
+        (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),
     )
     if state.unproved:
         state = check(rules, state, point)
@@ -342,9 +344,12 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
     state = _with_attempt(state, fact.attempt, exited=fact, reached=state.step)
     if fact.attempt != state.attempt:
         return state._replace(time=max(state.time, fact.time))
-    asked = state.status == "stopping"
+    asked = state.status == "stopping" or state.status in FINAL
+    comes_back = any(o.action.verb == "relaunch" and o.applied and o.status == "ordered" for o in state.actions)
     state = move(state._replace(time=max(state.time, fact.time)), "exited")
-    if _complete(state, attempt) and not asked:
+    if comes_back:  # whoever wants it stopped stops the next attempt
+        return state
+    if _complete(state, attempt) and (not asked or state.stop):
         return move(state, "completed", "the job reached its end")
     if state.stop:
         return move(state, "preempted" if state.preempted else "stopped", state.stop)
@@ -593,7 +598,7 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
 
 def _outcome(rules: Rules, state: State, fact: Outcome) -> State:
     actions = tuple(
-        o._replace(status=fact.status, detail=fact.detail)
+        o._replace(status=fact.status, detail=fact.detail, since=fact.time)
         if o.action.id == fact.action and o.status == "ordered"
         else o
         for o in state.actions

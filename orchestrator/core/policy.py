@@ -114,10 +114,20 @@ class Saturated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adaptive:
+    """A limit from the last norms: their `quantile`, else `sigmas` standard deviations above their mean."""
+
+    within: Positive = 200
+    quantile: Fraction | None = None
+    sigmas: Real = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """The gradient norm's limit; null leaves clipping to the trainer."""
+    """The gradient norm's limit; null leaves clipping to the trainer. With `adaptive` the smaller one counts."""
 
     max_norm: Real | None = None
+    adaptive: Adaptive | None = None
     saturated: Saturated = field(default_factory=Saturated)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.facts import Cut
 from orchestrator.core.policy import (
+    Adaptive,
     Checkpoints,
     Clip,
     Decay,
@@ -162,5 +163,6 @@ def policy_of(plan: Mapping[str, Any]) -> Policy:
     saving["after_incident"] = saving["after_incident"] and Denser(**saving["after_incident"])
     saving["keep"] = saving["keep"] and Keep(**saving["keep"])
     clip["saturated"] = Saturated(**clip["saturated"])
+    clip["adaptive"] = clip["adaptive"] and Adaptive(**clip["adaptive"])
     phases = {name: Phase(**phase) for name, phase in plan["phases"].items()}
     return Policy(schedule=schedule, phases=phases, clip=Clip(**clip), checkpoints=Checkpoints(**saving))

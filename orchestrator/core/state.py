@@ -154,6 +154,7 @@ class Ordered(NamedTuple):
     seen: int = 0
     wrong: int = 0
     tries: int = 0
+    since: float = 0.0  # when it was applied
 
 
 class Snapshot(NamedTuple):
@@ -195,15 +196,16 @@ class Silence(NamedTuple):
 class State(NamedTuple):
     """Everything known of a run."""
 
+    # What every step changes, first: see `stepped`.
     watch: Watch
-    status: Status = "starting"
-    attempt: int = 0
     step: int = 0
     frontier: int = 0
     time: float = 0.0
     moved: float | None = None  # when this attempt's newest step came
     pace: float = 0.0  # the longest gap between two steps so far
     history: History = History()
+    status: Status = "starting"
+    attempt: int = 0
     before: History = History()
     attempts: tuple[Attempt, ...] = ()
     incidents: tuple[Incident, ...] = ()
@@ -235,6 +237,20 @@ class State(NamedTuple):
     epoch: int = 0
     pins: tuple[int, ...] = ()  # steps whose checkpoints an operator keeps
     room: Room | None = None
+
+
+Hot: TypeAlias = tuple[Watch, int, int, float, float | None, float, History]
+HOT = 7  # fields that every step changes
+
+
+def hot(state: State) -> Hot:
+    """The fields that every step changes: the first ones."""
+    return state[:HOT]  # type: ignore[return-value]
+
+
+def stepped(state: State, changed: Hot) -> State:
+    """The state with its first fields replaced: the road of every step, where `_replace` would cost the most."""
+    return State._make(changed + state[HOT:])
 
 
 def first(rules: Rules) -> State:

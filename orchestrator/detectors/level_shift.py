@@ -62,15 +62,31 @@ class LevelShift:
         blocks, begins = (*blocks, median(points))[-KEEP:], (*begins, began)[-KEEP:]
         if len(blocks) < YOUNG:
             return State((), 0, blocks, begins, best), None
+        if self._calm(blocks, best):
+            return State((), 0, blocks, begins, self._best(blocks, best)), None
         rounded = GRAINS * grain(points)
         spread, rho = _yardstick(blocks)
         reading = self._jump(blocks, begins, spread * sqrt((1.0 + rho) / (1.0 - rho)), rounded, point.step)
-        if len(blocks) >= 2 * REFERENCE:
-            level = median(blocks[-REFERENCE:])
-            best = level if best is None else min(best, level)
-            if reading is None:
-                reading = self._rise(blocks, begins, best, spread, point.step)
+        best = self._best(blocks, best)
+        if reading is None and best is not None:
+            reading = self._rise(blocks, begins, best, spread, point.step)
         return State((), 0, blocks, begins, best), reading
+
+    def _calm(self, blocks: tuple[float, ...], best: float | None) -> bool:
+        """Whether the newest block stands so low that no reading is possible: the quick way out."""
+        newest = blocks[-1]
+        if best is not None and newest > best + 0.5 * self.rise * abs(best):
+            return False
+        base = min(median(blocks[-width - REFERENCE : -width]) for width in (WIDTHS[0], WIDTHS[-1]))
+        return newest <= base + 0.5 * self.above * abs(base)
+
+    @staticmethod
+    def _best(blocks: tuple[float, ...], best: float | None) -> float | None:
+        """The lowest long level so far, with the newest."""
+        if len(blocks) < 2 * REFERENCE:
+            return best
+        level = median(blocks[-REFERENCE:])
+        return level if best is None else min(best, level)
 
     def _jump(
         self, blocks: tuple[float, ...], begins: tuple[int, ...], error: float, rounded: float, step: int
@@ -121,8 +137,9 @@ def _yardstick(blocks: tuple[float, ...]) -> tuple[float, float]:
     middle = 0.5 * (len(settled) - 1)
     centre = 0.5 * (early + late)
     residuals = [block - centre - slope * (i - middle) for i, block in enumerate(settled)]
-    spread = 1.4826 * median([abs(r) for r in residuals])
+    robust = 1.4826 * median([abs(r) for r in residuals])
     total = sum(r * r for r in residuals)
+    spread = max(robust, min(sqrt(total / len(residuals)), 2.0 * robust))  # the first alone is too often too small
     rho = sum(a * b for a, b in pairwise(residuals)) / total if total > 0.0 else 0.0
     return spread, min(max(rho, 0.0), 0.9)
 

@@ -66,7 +66,15 @@ class NonFinite:
         rank = point.ranks.nonfinite[0] if point.ranks is not None and len(point.ranks.nonfinite) == 1 else None
         alone = rank is not None and point.ranks is not None and point.ranks.n > 1
         return Reading(
-            "nonfinite", "finite", "rank" if alone else "nonfinite", point.step, value, 0.0, 0.0, rank=rank, detail=detail
+            "nonfinite",
+            "finite",
+            "rank" if alone else "nonfinite",
+            point.step,
+            value,
+            0.0,
+            0.0,
+            rank=rank,
+            detail=detail,
         )
 
 

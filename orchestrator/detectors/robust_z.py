@@ -69,6 +69,14 @@ class RobustZ:
         value = point.loss if self.signal == "loss" else point.grad_norm
         if value is None:
             return state, None
+        seen, centre, spread, low, high, fresh, recent, residuals, flagged, lows, _ = state
+        if low <= value <= high and len(fresh) < EVERY - 1 and seen >= YOUNG and not flagged and not lows:
+            fresh = (*fresh, value)
+            return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
+        return self._odd(state, point, value)
+
+    def _odd(self, state: State, point: Step, value: float) -> tuple[State, Reading | None]:
+        """A value out of its limits, or one that completes or begins a baseline."""
         gap = abs(point.step - state.last) if state.last > 0 else 1
         high = state.high
         if 0 < state.seen < 3:
@@ -94,9 +102,7 @@ class RobustZ:
 
     def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:
         kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
-        reading = Reading(
-            "robust_z", self.signal, kind, point.step, value, state.centre, state.high, state.spread
-        )
+        reading = Reading("robust_z", self.signal, kind, point.step, value, state.centre, state.high, state.spread)
         return state._replace(flagged=state.flagged + 1, last=point.step, lows=()), reading
 
     def _learned(

@@ -41,7 +41,7 @@ def _happened(teacher: Teacher, incident: dict[str, Any], at: int) -> tuple[str,
     if restart is not None and (end is None or end >= restart.at):
         return f"was restarted at step {restart.at} from step {restart.start}", max(restart.at - restart.start, 0)
     if end is not None and incident["class"] != "nonfinite":
-        return f"came back to the old level after step {end}", max(end - at, 0)
+        return f"was above the old level until step {end}", max(end - at, 0)
     if end is not None:
         return f"showed finite values again after step {end}", max(end - at, 0)
     return f"never came back; it ends at step {teacher.state.step}", max(teacher.state.step - onset, 0)

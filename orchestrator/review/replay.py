@@ -20,8 +20,9 @@ from orchestrator.core.policy import Policy, Rules
 from orchestrator.review.agreement import Retracing
 from orchestrator.review.counterfactual import compared
 from orchestrator.review.recording import JOURNAL, Recording
-from orchestrator.review.status import action_json, incident_json, rules_of
+from orchestrator.review.status import action_json, incident_json
 from orchestrator.review.teacher import Teacher
+from orchestrator.store.recorded import rules_of
 
 FORMAT_VERSION = 1
 

@@ -79,8 +79,9 @@ def _message(path: Path) -> str:
     body = read_json(path)
     try:
         message = body["message"]
-        return str(message["message"] if isinstance(message, dict) else message).strip().splitlines()[-1][:LINE]
-    except (KeyError, TypeError, IndexError):
+        words: str = message["message"] if isinstance(message, dict) else message
+        return words.strip().splitlines()[-1][:LINE]
+    except (KeyError, TypeError, AttributeError, IndexError):
         return ""
 
 

@@ -6,6 +6,7 @@ Mappings merge key by key, everything else is replaced. Every merged value remem
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,9 +52,15 @@ def chain(source: str, file: str, folder: Path | None) -> tuple[list[Text], list
         except (OSError, ValueError):
             findings.append(Finding(mark, "ORC006", f"{base.name} of the same folder cannot be read as text"))
             break
-        layers.insert(0, yaml_text.parse(text, str(base)))
+        layers.insert(0, _parsed(text, str(base)))
         folder = base.parent
     return layers, findings
+
+
+@lru_cache(maxsize=32)
+def _parsed(source: str, file: str) -> Text:
+    """A base as it is read again and again; nothing changes it afterwards."""
+    return yaml_text.parse(source, file)
 
 
 def _wrong_base(name: object, seen: set[str], folder: Path | None) -> str | None:

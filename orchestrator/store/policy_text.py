@@ -95,7 +95,8 @@ def load_text(source: str, file: str, folder: Path | None, overrides: Sequence[s
     found = Checked(None, ())
     if raw or not findings:
         found = check(raw, origin, file)
-        findings += found.findings
+        places = {finding.mark for finding in findings}  # what is not read at all is of no wrong kind
+        findings += [finding for finding in found.findings if finding.mark not in places]
     findings = sorted(dict.fromkeys(findings), key=lambda f: (f.mark.file != file, *f.mark))
     policy = None if findings else found.policy
     return Loaded(file, raw, origin, policy, tuple(findings), found.policy, tuple(layers), found.wrong)

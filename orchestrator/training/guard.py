@@ -6,7 +6,7 @@ trainer's scheduler or a checkpoint, so a resume cannot bring an old rate back.
 
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,13 +15,15 @@ from torch.optim import Optimizer
 
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import clip_at, phase_factor, rate
+from orchestrator.training.clipping import Adaptive
 from orchestrator.training.shield import Shield
 
 
 class Report(NamedTuple):
     """What was done to the update: effective rates by group, norm before clipping, limit in force.
 
-    `grad_norm` stays a tensor on its device where reading it would have meant waiting.
+    `grad_norm` stays a tensor on its device where reading it would have meant waiting. `nonfinite` counts the
+    parameters whose gradient is not finite, `names` has the first of them.
     """
 
     lrs: tuple[float, ...] = ()
@@ -29,21 +31,40 @@ class Report(NamedTuple):
     clip: float | None = None
     nonfinite: int = 0
     skipped: bool = False
+    names: tuple[str, ...] = ()
+
+
+class Manner(NamedTuple):
+    """How updates are judged: `check` may wait for the device and skip one; `hooked` does it in the step hook.
+
+    Frameworks that run the backward pass inside `optimizer.step`, or clip sharded gradients by a way of their
+    own, are not `hooked`: their adapter calls `judge`, or hands over the norm.
+    """
+
+    check: bool = True
+    hooked: bool = True
 
 
 AHEAD = 64  # steps whose factor and limit are worked out together
 
-_NONE: tuple[float | Tensor | None, float | None, int, bool] = (None, None, 0, False)
+NAMED = 3  # parameters that are named where a gradient is not finite
+
+Verdict: TypeAlias = tuple[float | Tensor | None, float | None, int, bool, tuple[str, ...]]
+_NONE: Verdict = (None, None, 0, False, ())
 
 
 class Guard:
     """Hooks on the optimizers of one `attach`; they share one gradient norm, one limit and one verdict.
 
-    `check` off means: never wait for the device, hence never skip an update.
+    `name_of` tells a parameter's name where the model is known. A `Manner` without `check` never waits for the
+    device, hence never skips an update.
     """
 
-    def __init__(self, optimizers: Sequence[Optimizer], shield: Shield, check: bool, ready: Callable[[], None]) -> None:
-        self._optimizers, self._shield, self._check = optimizers, shield, check
+    def __init__(
+        self, optimizers: Sequence[Optimizer], shield: Shield, manner: Manner, ready: Callable[[], None],
+        name_of: Callable[[Tensor], str] = lambda parameter: "",
+    ) -> None:  # fmt: skip
+        self._optimizers, self._shield, self._manner, self._name_of = optimizers, shield, manner, name_of
         self._ready: Callable[[], None] | None = ready
         first = optimizers[0].param_groups[0]
         # A scheduler built before us has already moved "lr"; "initial_lr" is the rate it is relative to.
@@ -55,7 +76,9 @@ class Guard:
         self._judged: set[int] = set()
         self._several = len(optimizers) > 1
         self._lrs: tuple[float, ...] = ()
-        self._verdict = _NONE
+        self._verdict: Verdict = _NONE
+        self._given: tuple[Tensor, float | None] | None = None
+        self._adaptive: Adaptive | None = None
         for optimizer in optimizers:
             optimizer.register_step_pre_hook(self._before)
             optimizer.register_step_post_hook(self._after)
@@ -63,6 +86,8 @@ class Guard:
     def follow(self, policy: Policy | None) -> None:
         """The policy whose schedule and clip count; None where the trainer's own rate is only scaled."""
         self._policy, self._ready = policy, None
+        rule = None if policy is None else policy.clip.adaptive
+        self._adaptive = None if rule is None else Adaptive(rule)
         self._table.clear()
 
     def arm(self, step: int, scale: float, clip_scale: float) -> None:
@@ -74,14 +99,47 @@ class Guard:
 
     def take(self) -> Report:
         """What the update since the last call was like."""
-        lrs, (norm, clip, bad, skipped) = self._lrs, self._verdict
+        lrs, verdict = self._lrs, self._verdict
+        if self._given is not None:
+            verdict = self._unjudged(*self._given, skipped=not lrs)
+            self._given = None
         self._lrs, self._verdict = (), _NONE
         if self._judged:
             self._judged.clear()
-        return Report(lrs, norm, clip, bad, skipped)
+        return Report(lrs, *verdict)
+
+    # --- for frameworks with ways of their own ----------------------------------------------------------
+
+    @property
+    def limit(self) -> float | None:
+        """The norm's limit for the update to come; None where the policy sets none."""
+        if self._ready is not None:
+            self._ready()
+        fixed = self._now()[1]
+        if self._adaptive is None:
+            return fixed
+        found = self._adaptive.limit()
+        return fixed if found is None else found if fixed is None else min(fixed, found)
+
+    def hand(self, norm: Tensor, limit: float | None) -> None:
+        """The framework has measured the norm of this update, and has clipped it to `limit` itself."""
+        self._given = (norm.detach(), limit)
+
+    def judge(self, optimizer: Optimizer) -> None:
+        """Measure, clip and if need be drop the update whose gradients are ready now."""
+        if self._ready is not None:
+            self._ready()
+        if self._several:
+            if id(optimizer) in self._judged:
+                self._judged.discard(id(optimizer))
+                return
+            self._judged = {id(other) for other in self._optimizers if other is not optimizer}
+        self._shield.run("gradient guard", self._judge, optimizer)
+
+    # --- the rate ---------------------------------------------------------------------------------------
 
     def _now(self) -> tuple[float, float | None]:
-        """The rate's factor and the norm's limit of the next update."""
+        """The rate's factor and the norm's fixed limit of the next update."""
         found = self._table.get(self._step)
         if found is None:
             # Evaluated for some steps in one go: between a step's tensor operations the same code runs cold.
@@ -104,12 +162,8 @@ class Guard:
         if self._ready is not None:
             self._ready()
         self._shield.run("learning rate", self._scale_rates, optimizer)
-        if self._several:
-            if id(optimizer) in self._judged:
-                self._judged.discard(id(optimizer))
-                return
-            self._judged = {id(other) for other in self._optimizers if other is not optimizer}
-        self._shield.run("gradient guard", self._judge, optimizer)
+        if self._manner.hooked:
+            self.judge(optimizer)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._changed:
@@ -135,33 +189,53 @@ class Guard:
                 group["lr"] = own
         self._changed.clear()
 
+    # --- the gradients ----------------------------------------------------------------------------------
+
     def _judge(self, optimizer: Optimizer) -> None:
         found = [p for o in self._optimizers for g in o.param_groups for p in g["params"] if p.grad is not None]
         if not found:
             return
-        grads = [p.grad for p in found]
-        norm = torch.nn.utils.get_total_norm(grads)
-        if isinstance(norm, DTensor):  # sharded gradients: the one reduction that makes every rank agree
-            norm = norm.full_tensor()
-        unscale = getattr(optimizer, "grad_scale", None)
-        if unscale is not None:  # a fused optimizer under a loss scaler divides inside its own kernel
-            norm = norm / unscale
-        limit = self._now()[1]
-        if not self._check and norm.device.type != "cpu":
-            if limit is not None:
+        given, self._given = self._given, None
+        if given is None:
+            norm, limit = self._measured(optimizer, found), self.limit
+        else:
+            norm, limit = given
+        if not self._manner.check and norm.device.type != "cpu":
+            if limit is not None and given is None:
                 torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
-            self._verdict = (norm, limit, 0, False)
+            self._verdict = (norm, limit, 0, False, ())
             return
         value = norm.item()
         if isfinite(value):
-            if limit is not None and value > limit:
+            if limit is not None and value > limit and given is None:
                 torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
-            self._verdict = (value, limit, 0, False)
+            if self._adaptive is not None:
+                self._adaptive.add(value)
+            self._verdict = (value, limit, 0, False, ())
             return
-        self._verdict = (value, limit, sum(_is_bad(grad) for grad in grads), self._check)
-        if self._check:  # without a gradient an optimizer passes a parameter over, its state and step count too
+        bad = [p for p in found if _is_bad(p.grad)]
+        names = tuple(filter(None, map(self._name_of, bad[:NAMED])))
+        self._verdict = (value, limit, len(bad), self._manner.check, names)
+        if self._manner.check:  # without a gradient an optimizer passes a parameter over, its state and step count too
             for parameter in found:
                 parameter.grad = None
+
+    def _unjudged(self, norm: Tensor, limit: float | None, skipped: bool) -> Verdict:
+        """The update whose norm was handed over and whose `optimizer.step` either never came or judges nothing."""
+        if norm.device.type != "cpu":
+            return norm, limit, 0, skipped, ()
+        value = norm.item()
+        if self._adaptive is not None and isfinite(value):
+            self._adaptive.add(value)
+        return value, limit, 0, skipped, ()
+
+    def _measured(self, optimizer: Optimizer, found: list[Tensor]) -> Tensor:
+        norm = torch.nn.utils.get_total_norm([p.grad for p in found if p.grad is not None])
+        if isinstance(norm, DTensor):  # sharded gradients: the one reduction that makes every rank agree
+            norm = norm.full_tensor()
+        unscale = getattr(optimizer, "grad_scale", None)
+        # A fused optimizer under a loss scaler divides inside its own kernel.
+        return norm if unscale is None else norm / unscale
 
 
 def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
@@ -171,6 +245,6 @@ def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
     return tuple(map(float, rates))
 
 
-def _is_bad(grad: Tensor) -> bool:
+def _is_bad(grad: Tensor | None) -> bool:
     local = grad.to_local() if isinstance(grad, DTensor) else grad
-    return not bool(torch.isfinite(local).all())
+    return local is not None and not bool(torch.isfinite(local).all())

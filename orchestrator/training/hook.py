@@ -26,11 +26,22 @@ def attach(
     """
     if not os.environ.get(wire.RUN_DIR) or _in_loader_worker():
         return Run()
-    return Shield().run("attach", _join, optimizer, model, (total, shards_total), guard) or Run()
+    return Shield().run("attach", _join, optimizer, model, (total, shards_total), (guard, True)) or Run()
 
 
-def _join(optimizer: Any, model: Any, sizes: tuple[int | None, int | None], guard: bool) -> Run:
+def attach_unhooked(optimizer: Any, model: Any = None, *, shards_total: int | None = None) -> Run:
+    """`attach` for a framework whose gradients are not ready, or not whole, when `optimizer.step` is called.
+
+    The rate is scaled as ever; gradients are looked at only where the adapter calls `Guard.judge` or `Guard.hand`.
+    """
+    if not os.environ.get(wire.RUN_DIR) or _in_loader_worker():
+        return Run()
+    return Shield().run("attach", _join, optimizer, model, (None, shards_total), (True, False)) or Run()
+
+
+def _join(optimizer: Any, model: Any, sizes: tuple[int | None, int | None], manner: tuple[bool, bool]) -> Run:
     # Here, not above: without a supervisor no process pays for torch.
+    from orchestrator.training.guard import Manner
     from orchestrator.training.live import Live, Sizes
     from orchestrator.training.meeting import Place, claim
     from orchestrator.training.stacks import offer
@@ -39,8 +50,15 @@ def _join(optimizer: Any, model: Any, sizes: tuple[int | None, int | None], guar
     if not claim(place):
         return Run()
     offer(place.folder)
-    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
-    return Live(place, optimizers, model, guard, Sizes(*sizes))
+    optimizers = [innermost(o) for o in (optimizer if isinstance(optimizer, Iterable) else [optimizer])]
+    return Live(place, optimizers, model, Manner(*manner), Sizes(*sizes))
+
+
+def innermost(optimizer: Any) -> Any:
+    """torch's own optimizer inside a framework's wrappers, which is the one that steps."""
+    while (inner := getattr(optimizer, "optimizer", None)) is not None and hasattr(inner, "param_groups"):
+        optimizer = inner
+    return optimizer
 
 
 def _rank() -> int:

@@ -15,7 +15,8 @@ from orchestrator import wire
 from orchestrator.core.schedule import lr_scale
 from orchestrator.training import saving
 from orchestrator.training.cadence import Cadence
-from orchestrator.training.guard import Guard
+from orchestrator.training.data import quarantined
+from orchestrator.training.guard import Guard, Manner
 from orchestrator.training.inbox import Inbox
 from orchestrator.training.meeting import Place, Terms, meet
 from orchestrator.training.orders import NOW, SAVE, Desk, Orders
@@ -40,13 +41,16 @@ class Sizes(NamedTuple):
 class Live(Run):
     """The run of a process that has a supervisor; what a trainer calls is described at `Run`."""
 
-    def __init__(self, place: Place, optimizers: Sequence[Optimizer], model: Any, check: bool, sizes: Sizes) -> None:
+    supervised = True
+
+    def __init__(self, place: Place, optimizers: Sequence[Optimizer], model: Any, manner: Manner, sizes: Sizes) -> None:
         self._place, self._optimizers, self._model = place, optimizers, model
-        self.quarantine = _quarantine()
+        self.quarantine = quarantined()
         self._total, self._shards_total = sizes
         self._shield = Shield()
         self._stream = Stream(wire.telemetry_file(place.run_dir, place.attempt, place.rank))
-        self._guard = Guard(optimizers, self._shield, check, self._join)
+        self.guard = Guard(optimizers, self._shield, manner, self._join, self._name_of)
+        self._names: dict[int, str] | None = None
         self._cadence = Cadence(None)
         self._voice: Solo | Team | None = None
         self._terms = Terms()
@@ -63,7 +67,7 @@ class Live(Run):
     def _join(self) -> None:
         if self._voice is None:
             self._terms = self._shield.run("start", meet, self._place) or Terms()
-            self._guard.follow(self._terms.policy)
+            self.guard.follow(self._terms.policy)
             self._cadence = Cadence(self._terms.policy)
             self._voice = self._speak()
             self._begin(self._start)
@@ -85,7 +89,7 @@ class Live(Run):
         self._cadence.begin(step)
         first = self._terms.directive
         scale = lr_scale(first.cuts, step + 1)
-        self._guard.arm(step + 1, scale, first.clip_scale)
+        self.guard.arm(step + 1, scale, first.clip_scale)
         if self._voice is not None:
             self._voice.obeyed = Orders(scale, first.clip_scale)
 
@@ -95,15 +99,21 @@ class Live(Run):
         self._join()
         path = os.environ.get(wire.RESUME, "")
         step = saving.read(path, state) if path else 0
-        self._guard.take()
+        self.guard.take()
         self._begin(step)
         return step
 
-    def steps(self, loader: Iterable[Batch], start: int = 0, total: int | None = None) -> Iterator[tuple[int, Batch]]:
+    def begin(self, step: int, total: int | None = None) -> None:
         self._join()
         self._total = self._total if total is None else total
-        self._begin(start)
-        self._announce(start)
+        self._begin(step)
+        self._announce(step)
+
+    def finish(self) -> None:
+        self._close(True)
+
+    def steps(self, loader: Iterable[Batch], start: int = 0, total: int | None = None) -> Iterator[tuple[int, Batch]]:
+        self.begin(start, total)
         over = False
         try:
             yield from super().steps(loader, start, total)
@@ -118,8 +128,8 @@ class Live(Run):
             self._announce(step - 1)
         self._last = step
         self._settle()
-        orders = self._voice.report(step, loss, shards, fields, self._guard.take())  # type: ignore[union-attr]
-        self._guard.arm(step + 1, orders.scale, orders.clip_scale)
+        orders = self._voice.report(step, loss, shards, fields, self.guard.take())  # type: ignore[union-attr]
+        self.guard.arm(step + 1, orders.scale, orders.clip_scale)
         self._obey(orders)
 
     def eval(self, step: int, **values: Any) -> None:
@@ -129,7 +139,7 @@ class Live(Run):
     def save(self, step: int, state: dict[str, Any], *, wait: bool = True) -> None:
         self._join()
         self._settle(PENDING_LIMIT)
-        path = below(_root(self._place.run_dir), f"step-{step}")
+        path = below(self.folder(), f"step-{step}")
         self._tell(step, path, "started")
         began = time.monotonic()
         finite = self._finite()
@@ -166,6 +176,10 @@ class Live(Run):
             self.checkpoint_due = False
 
     # Checkpoints.
+
+    def folder(self) -> str:
+        """Where this run's checkpoints are expected."""
+        return _root(self._place.run_dir)
 
     def _write(self, step: int, path: str, state: dict[str, Any], finite: bool | None) -> str:
         return self._tried(step, lambda: saving.write(path, state, self._marker(step, finite)))
@@ -221,6 +235,12 @@ class Live(Run):
 
     # Telemetry.
 
+    def _name_of(self, parameter: torch.Tensor) -> str:
+        if self._names is None:
+            named = self._model.named_parameters() if hasattr(self._model, "named_parameters") else ()
+            self._names = {id(value): name.removeprefix("module.") for name, value in named}
+        return self._names.get(id(parameter), "")
+
     def _tell(self, step: int, path: str, state: str, **extra: Any) -> None:
         if self._place.rank == 0:
             message = {"type": "checkpoint", "step": step, "path": path, "state": state, "time": time.time()}
@@ -259,13 +279,6 @@ class Live(Run):
 
 def _root(run_dir: Path) -> str:
     return os.environ.get(wire.CHECKPOINTS) or str(run_dir / "checkpoints")
-
-
-def _quarantine() -> frozenset[str]:
-    path = os.environ.get(wire.QUARANTINE)
-    if not path or not os.path.exists(path):
-        return frozenset()
-    return frozenset(wire.quarantine_shards(Path(path).read_text(encoding="utf-8")))
 
 
 def _on_device() -> bool:

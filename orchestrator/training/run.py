@@ -14,6 +14,7 @@ class Run:
     that the data set must leave out.
     """
 
+    supervised: bool = False
     quarantine: frozenset[str] = frozenset()
     checkpoint_due: bool = False
     stop_requested: bool = False
@@ -43,6 +44,12 @@ class Run:
             if total is None or step == began:
                 return
 
+    def begin(self, step: int, total: int | None = None) -> None:
+        """A loop of one's own begins after `step`, which the checkpoint it resumed from says; it ends at `total`."""
+
+    def finish(self) -> None:
+        """A loop of one's own came to its end, at `total` or before."""
+
     def step(self, step: int, *, loss: Any = None, shards: Sequence[str] = (), **fields: Any) -> None:
         """Report the update to `step`, and take in what the supervisor wants.
 
@@ -58,6 +65,10 @@ class Run:
         Without `wait` the state is copied at once and written while training goes on: it counts as saved once it
         is durable. One at a time: a save that finds the one before unfinished waits for that.
         """
+
+    def folder(self) -> str | None:
+        """Where the supervisor expects the checkpoints; None outside a supervised run."""
+        return None
 
     def saved(self, step: int, path: str | Path) -> None:
         """Report a checkpoint that the trainer wrote itself, complete."""

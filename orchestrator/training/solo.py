@@ -30,13 +30,27 @@ class Solo:
         value = number(loss)
         norm = number(done.grad_norm)
         record = Record(
-            step, time.time(), value, norm, done.lrs, done.clip, done.nonfinite, done.skipped, shards, fields
+            step,
+            time.time(),
+            value,
+            norm,
+            done.lrs,
+            done.clip,
+            done.nonfinite,
+            done.skipped,
+            shards,
+            named(fields, done),
         )
         self._stream.record(record)
 
     def flush(self) -> None:
         """Write the steps held back."""
         self._stream.flush()
+
+
+def named(fields: dict[str, Any], done: Report) -> dict[str, Any]:
+    """The step's own fields, and the first parameters whose gradient is not finite."""
+    return {**fields, "nonfinite_names": list(done.names)} if done.names else fields
 
 
 def number(value: Any) -> float | None:

@@ -11,7 +11,7 @@ from orchestrator.training.guard import Report
 from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.ranks import HAS_LOSS, HAS_NORM, LOSS, NORM, SHOWN, SKIPPED, Link, Row, Shards, block
 from orchestrator.training.shield import Shield
-from orchestrator.training.solo import number
+from orchestrator.training.solo import named, number
 from orchestrator.training.stream import Record, Stream
 
 # Parts whose failure on one rank must be shared: updates have to stay the same on all.
@@ -32,7 +32,16 @@ class Team:
         """
         self._decide(step, fields)
         record = Record(
-            step, time.time(), None, None, done.lrs, done.clip, done.nonfinite, done.skipped, shards, fields
+            step,
+            time.time(),
+            None,
+            None,
+            done.lrs,
+            done.clip,
+            done.nonfinite,
+            done.skipped,
+            shards,
+            named(fields, done),
         )
         row = self._shield.run("telemetry", self._row, record, loss, done.grad_norm) or Row()
         row = row._replace(flags=row.flags | self._broken(), **self._own._asdict())

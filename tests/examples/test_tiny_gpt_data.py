@@ -11,7 +11,7 @@ NOTHING: frozenset[str] = frozenset()
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return Corpus(steps=200, switch=0.4, seed=3)
+    return Corpus(steps=200, switch=80, seed=3)
 
 
 def read(corpus: Corpus, start: int, count: int, without: frozenset[str] = NOTHING, **ranks: int) -> list[Batch]:
@@ -70,7 +70,7 @@ def test_a_row_predicts_the_byte_that_follows(corpus: Corpus) -> None:
 
 
 def test_the_held_out_rows_are_of_both_phases_and_not_trained_on(corpus: Corpus) -> None:
-    whole = Corpus(steps=200, switch=0.5)
+    whole = Corpus(steps=200, switch=100)
     held = {bytes(row.tolist()) for row in whole.held_out}
     assert len(whole.held_out) == 4 * ROWS
     rows = [bytes(row.tolist()) for phase in PHASES for shard in whole.shards[phase] for row in shard.rows]
@@ -97,7 +97,7 @@ def test_a_corpus_of_left_out_shards_says_so(corpus: Corpus) -> None:
 
 
 def test_a_longer_run_reads_the_text_again() -> None:
-    small = Corpus(steps=20, switch=0.5)
+    small = Corpus(steps=20, switch=10)
     small.shards["prose"] = [Shard("prose-0000", small.shards["prose"][0].rows)]
     small.switch = 15
     assert small.find(12)[1] == small.find(2)[1] == 1

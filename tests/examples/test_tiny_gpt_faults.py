@@ -53,7 +53,7 @@ def test_a_bad_batch_is_one_step_of_noise(model: GPT) -> None:
 
 @pytest.mark.parametrize("name", ["bad_shard", "default"])
 def test_a_bad_shard_lasts_to_the_end_unless_left_out(name: str) -> None:
-    clean, corpus = Corpus(STEPS), Corpus(STEPS)
+    clean, corpus = Corpus(STEPS, SWITCH), Corpus(STEPS, SWITCH)
     Faults(name, STEPS, corpus.switch).plant(corpus)
     first = next(step for step in range(1, STEPS) if corpus.find(step)[0].steps > SHARD_STEPS)
     bad = corpus.find(first)[0]

@@ -26,7 +26,7 @@ def test_a_bad_shard_is_rolled_back_from_cut_out_and_the_run_completes(run):
     state = run.lay_out({"at": 120, "do": "level"}).supervise()
     assert (state.status, state.step, state.attempt) == ("completed", 300, 2)
     assert verbs(run) == [("relaunch",), ("stop", "rollback", "lr", "quarantine", "relaunch")]
-    stop, back, cut, left_out, again = run.decisions()[1][2:]
+    _, back, cut, left_out, again = run.decisions()[1][2:]
     assert back[1:3] == again[1:3] == (100, str(run.dir.path / "checkpoints/checkpoint-100"))
     assert cut[3][0].factor == 0.5
     assert "web/012" in left_out[4]

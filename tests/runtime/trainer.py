@@ -105,6 +105,10 @@ class Trainer:
     def kill(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def ignore(self) -> None:
+        """From here on directives are not obeyed."""
+        self.obey = lambda: None
+
     def deaf(self) -> None:
         """From here on neither directives nor SIGTERM are heard, and nothing is written."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

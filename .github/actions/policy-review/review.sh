@@ -15,7 +15,7 @@ ORCHESTRATE="${ORCHESTRATE:-orchestrate}"
 LIMIT=60000  # characters that a comment may have
 
 mkdir -p "$OUT"
-base="$(git rev-parse --verify --quiet --end-of-options "${BASE}^{commit}")" || {
+base="$(git rev-parse --verify --quiet --short=12 --end-of-options "${BASE}^{commit}")" || {
   echo "::error::the base revision is not in this checkout; use actions/checkout with fetch-depth: 0"
   exit 2
 }

@@ -13,6 +13,10 @@ from orchestrator.store.policy_write import flow
 _WORSE = {clause.path: clause.worse for clause in (*SEEN, *LIMITS, *PROOF)}
 
 
+_ORDINAL = {"1": "first", "2": "second", "3": "third"}
+_ONCE = "What is done about this failure."
+
+
 class Clause(NamedTuple):
     """One difference: what it was, what it is (None: not there), what it is about, and which way it goes."""
 
@@ -50,8 +54,10 @@ def _clause(old: Policy, new: Policy, path: tuple[str, ...], before: str | None,
     if name in _WORSE and before is not None and after is not None:
         now, then = _number(new, path), _number(old, path)
         effect = "looser" if (now - then) * _WORSE[name] > 0 else "stricter"
-    elif before is not None and after is None and path[0] == "detectors":
+    elif path[0] == "detectors" and after is None:
         effect = "looser"
+    elif path[0] == "failures" and path[-1] == "max" and before is not None and after is not None:
+        effect = "looser" if int(after) > int(before) else "stricter"
     return Clause(name, before, after, _meaning(path), effect)
 
 
@@ -64,6 +70,13 @@ def _number(policy: Policy, path: tuple[str, ...]) -> float:
 
 def _meaning(path: tuple[str, ...]) -> str:
     """What the schema says of the class that a key belongs to."""
+    if "respond" in path:
+        number = path[-1].removeprefix("rung ")
+        return (
+            f"What is done when this comes the {_ORDINAL.get(number, number + 'th')} time."
+            if "spikes" in path
+            else _ONCE
+        )
     cls: Any = Policy
     for part in path[:-1]:
         inner = below_key(cls, part)

@@ -43,7 +43,7 @@ def on(old: Policy, new: Policy, recordings: Sequence[str], format: str | None =
 
 
 def _compared(path: str, old: dict[str, Any], new: dict[str, Any]) -> Compared:
-    pairs = _paired(old["incidents"], new["incidents"])
+    pairs = _paired(*([i for i in told["incidents"] if i["severity"] != "info"] for told in (old, new)))
     found = [Difference(one, other, tuple(_what(one, other))) for one, other in pairs]
     differences = tuple(sorted((each for each in found if each.what), key=lambda each: each.step))
     return Compared(path, old["steps"], old, new, len(found) - len(differences), differences)

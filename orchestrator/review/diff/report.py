@@ -130,8 +130,8 @@ def as_markdown(names: tuple[str, str], clauses: Sequence[Clause], compared: Seq
 
 _EXPLAINED = (
     "Both policies were asked at every incident of these recordings what they would do *there*; the recording goes "
-    "on as it was, whatever they say. Steps saved are an estimate against what happened in the recording: the steps that it "
-    "lost, less those that the answer trains again."
+    "on as it was, whatever they say. Steps saved are an estimate against what happened in the recording: the steps "
+    "that it lost, less those that the answer trains again."
 )
 
 
@@ -144,11 +144,8 @@ def _clause(clause: Clause) -> str:
 def _recording(each: Compared) -> list[str]:
     lines = [f"#### {code(each.recording)}", "", f"{_summary(each)}."]
     if each.differences:
-        lines += [
-            "",
-            "| step | what happened | before | after | steps saved, before / after |",
-            "|---|---|---|---|---|",
-        ]
+        head = "| step | what happened | before | after | steps saved, before / after |"
+        lines += ["", head, "|---|---|---|---|---|"]
     for difference in each.differences[:SHOWN]:
         known = difference.old or difference.new or {}
         cells = [escaped(_trouble(known)), escaped(_answer(difference.old)), escaped(_answer(difference.new))]

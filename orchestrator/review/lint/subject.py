@@ -83,6 +83,12 @@ class Subject:
         """Whether a value is written somewhere in the text or what it extends."""
         return path in self.loaded.origin
 
+    def says(self, path: yaml_text.Path) -> bool:
+        """Whether the text itself (or an override) writes a value, not one that it extends."""
+        place = self.loaded.origin.get(path)
+        bases = {layer.file for layer in self.loaded.layers} - {self.loaded.file}
+        return place is not None and (place.key.file not in bases or place.key.file.startswith("override "))
+
     def mark(self, path: yaml_text.Path) -> Mark:
         """Where a path, or the nearest above it, is written."""
         while path and path not in self.loaded.origin:

@@ -1,0 +1,177 @@
+"""The commands as a newcomer and a script meet them: help, exit codes, JSON, completion, and no torch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import COMMANDS
+from tests.cli.calling import call
+from tests.review.recordings import messages, raised, wire
+
+REVIEW = ("lint", "show", "plan", "test", "replay", "diff", "schema")
+BLOCKER = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise AssertionError(f"{{name}} was imported")
+sys.meta_path.insert(0, Blocked())
+from orchestrator.cli import main
+main()
+"""
+
+
+def shell(*words, blocked=(), env=()):
+    """A command in a process of its own."""
+    code = BLOCKER.format(blocked=set(blocked))
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), **dict(env)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=60, env=environment
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_to_type_next(name):
+    said = call(name, "--help")
+    assert said.code == 0
+    assert "Example:" in said.out
+    assert f"orchestrate {name}" in said.out
+
+
+def test_the_first_help_lists_every_command_and_where_to_begin():
+    said = call("--help")
+    assert all(name in said.out for name in COMMANDS)
+    assert "Begin with" in said.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_imports_torch(name):
+    done = shell(name, "--help", blocked=("torch",))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_review_commands_import_neither_torch_nor_hydra(tmp_path):
+    recording = wire(tmp_path / "a.jsonl", messages(steps=100))
+    calls = [
+        ("lint", "pretrain"), ("show", "pretrain"), ("plan", "tiny_gpt"), ("schema",),
+        ("replay", "pretrain", recording), ("diff", "pretrain", "observe", "--on", recording),
+    ]  # fmt: skip
+    for words in calls:
+        done = shell(*words, blocked=("torch", "hydra", "omegaconf", "numpy"))
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_lint_imports_only_what_it_needs():
+    done = shell(
+        "lint", "pretrain", blocked=("torch", "hydra", "msgspec", "rich", "fsspec", "psutil", "numpy", "tenacity")
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_completion_knows_commands_policies_and_formats():
+    def complete(*words):
+        env = {
+            "_ORCHESTRATE_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        code = "import sys; sys.argv[0] = 'orchestrate'; from orchestrator.cli import main; main()"
+        root = Path(__file__).resolve().parents[2]
+        return subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+            env={**os.environ, **env, "PYTHONPATH": str(root)},
+        ).stdout  # fmt: skip
+
+    assert "replay" in complete("orchestrate", "rep")
+    assert "pretrain" in complete("orchestrate", "lint", "pre")
+    assert "megatron" in complete("orchestrate", "replay", "pretrain", "a.log", "--format", "mega")
+
+
+@pytest.mark.parametrize("words", [("show", "pretrain", "--json"), ("plan", "pretrain", "--json"), ("schema",)])
+def test_json_is_json(words):
+    said = call(*words)
+    assert said.code == 0
+    json.loads(said.out)
+
+
+def test_replay_and_diff_as_json_and_as_text(tmp_path):
+    recording = wire(tmp_path / "a.jsonl", messages(raised, 3400))
+    answer = json.loads(call("replay", "pretrain", recording, "--json").out)["recordings"][0]
+    assert answer["recording"] == str(recording)
+    assert answer["steps"] == 3400
+    assert "rollback" in call("replay", "pretrain", recording).out
+    differing = call("diff", "pretrain", "base", "--on", recording, recording, "--format", "json", "--exit-code")
+    assert differing.code == 1
+    assert len(json.loads(differing.out)["recordings"]) == 2
+    assert call("diff", "pretrain", "pretrain", "--exit-code").code == 0
+    assert call("diff", "pretrain", "base").code == 0
+
+
+def test_usage_is_2(tmp_path):
+    assert call("replay", "pretrain", tmp_path / "gone").code == 2
+    assert call("replay", "pretrain").code == 2
+    assert call("diff", "pretrain", "nowhere").code == 2
+    assert call("show", "pretrain", "limits.rollbacks.max=many").code == 2
+    assert call("test", "nowhere").code == 2
+    assert call("plan", "pretrain", "--steps", "0").code == 2
+
+
+def test_cases_fail_with_1_and_write_junit(tmp_path):
+    (tmp_path / "pretrain.cases.yaml").write_text("cases:\n  - {name: a, loss: 3x5, expect: [{class: isolated}]}\n")
+    said = call("test", tmp_path, "--junit", tmp_path / "out.xml")
+    assert said.code == 1
+    assert "FAILED a" in said.out
+    assert 'failures="1"' in (tmp_path / "out.xml").read_text()
+    told = json.loads(call("test", tmp_path, "--json").out)["cases"]
+    assert told[0]["wrong"] == ["expected, but did not happen: {class: isolated}"]
+
+
+def test_a_plan_is_drawn_where_matplotlib_is(tmp_path):
+    pytest.importorskip("matplotlib")
+    assert call("plan", "tiny_gpt", "--png", tmp_path / "plan.png").code == 0
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_it_says_what_is_missing(tmp_path):
+    code = "import sys; sys.modules['matplotlib.figure'] = None\nfrom orchestrator.cli import main; main()"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plan", "pretrain", "--png", str(tmp_path / "p.png")],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install matplotlib" in done.stderr
+
+
+def test_no_colour_where_there_is_no_terminal(tmp_path):
+    recording = wire(tmp_path / "a.jsonl", messages(raised, 3400))
+    for words in (("plan", "tiny_gpt"), ("replay", "pretrain", recording), ("lint", "pretrain")):
+        assert "\x1b" not in shell(*words).stdout
+
+
+def test_a_value_left_open_in_the_configuration_is_named(tmp_path):
+    """Of `job_name: ???` and `dir: runs/${job_name}` it is the first that is missing."""
+    (tmp_path / "conf").mkdir()
+    text = "policy: pretrain\njob_name: ???\nrun: {dir: 'runs/${job_name}'}\njob: {command: [train]}\n"
+    (tmp_path / "conf" / "job.yaml").write_text(text)
+    said = call("lint", "pretrain", "--conf", tmp_path / "conf" / "job.yaml")
+    assert said.code == 1
+    assert "ORC200 job_name is not set; add job_name=VALUE" in said.out
+    assert not list(tmp_path.glob("**/*[?]*"))
+
+
+def test_commas_equals_and_quotes_in_an_override_are_one_string(tmp_path):
+    from orchestrator.config import load
+
+    (tmp_path / "conf").mkdir()
+    text = "policy: pretrain\nrun: {dir: runs/x}\njob: {command: [train], env: {HCA: ''}, note: ''}\n"
+    (tmp_path / "conf" / "job.yaml").write_text(text)
+    words = [f"conf={tmp_path / 'conf' / 'job.yaml'}", "job.env.HCA='mlx5_0:1,mlx5_3:1'", 'job.note="a=b,c"']
+    config = load(words)
+    assert config.job.env["HCA"] == "mlx5_0:1,mlx5_3:1"
+    assert config.values["job"]["note"] == "a=b,c"
