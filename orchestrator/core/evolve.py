@@ -27,6 +27,7 @@ from orchestrator.core.facts import (
     Tick,
 )  # fmt: skip
 from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.position import LOOKS, asked
 from orchestrator.core.state import (
     FINAL,
     STAGE,
@@ -89,13 +90,15 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     watch, changes = observe(rules, watch, point)
     if now - moved > pace:
         pace = now - moved
-    history = history.add(Entry(step, point.lr, point.shards))
+    history = history.add(Entry(step, point.lr, point.shards, point.tokens_seen))
     state = stepped(
         state,
         (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),
     )
     if state.unproved:
         state = check(rules, state, point)
+    if state.looks:
+        state = asked(state, point)
     for change in changes:
         state = _changed(rules, state, point, change)
     return _probation(rules, state) if state.current is None and state.incidents else state
@@ -288,6 +291,7 @@ def _launched(rules: Rules, state: State, fact: Launched) -> State:
     state = state._replace(
         watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
         time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
+        looks=LOOKS,
         current=None, why="",
     )  # fmt: skip
     for incident in state.incidents:

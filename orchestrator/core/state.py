@@ -126,6 +126,7 @@ class Entry(NamedTuple):
     step: int
     lr: float | None
     shards: tuple[str, ...]
+    seen: float | None = None  # tokens so far
 
 
 class History(NamedTuple):
@@ -237,6 +238,7 @@ class State(NamedTuple):
     epoch: int = 0
     pins: tuple[int, ...] = ()  # steps whose checkpoints an operator keeps
     room: Room | None = None
+    looks: int = 0  # records of this attempt that are still asked whether its data go on
 
 
 Hot: TypeAlias = tuple[Watch, int, int, float, float | None, float, History]
