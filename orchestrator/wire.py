@@ -19,6 +19,7 @@ ATTEMPT = "ORCHESTRATE_ATTEMPT"
 RESUME = "ORCHESTRATE_RESUME"
 QUARANTINE = "ORCHESTRATE_QUARANTINE"
 LR_SCALE = "ORCHESTRATE_LR_SCALE"
+RESET_MOMENTS = "ORCHESTRATE_RESET_MOMENTS"  # not empty: the optimizer's state is left behind at the resume
 
 # Files of one attempt, below attempt_dir().
 TELEMETRY = "telemetry.jsonl"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, observe, resume
-from orchestrator.core.effects import await_effect, check, saved
+from orchestrator.core.effects import await_effect, check, refused, resumed, saved
 from orchestrator.core.facts import (
     Action,
     Announced,
@@ -84,10 +84,12 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         time=max(state.time, point.time),
         moved=max(point.time, moved),
         pace=max(state.pace, point.time - moved),
-        history=state.history.add(Entry(point.step, point.lr, point.shards)),
+        history=state.history.add(Entry(point.step, point.lr, point.shards, point.loss, point.tokens_seen)),
     )
     if state.unproved:
         state = check(rules, state, point)
+    if state.attempt > 1 and not state.history.chunks:
+        state = resumed(rules, state, point)
     for change in changes:
         state = _changed(rules, state, point, change)
     return _probation(rules, state) if state.current is None and state.incidents else state
@@ -282,6 +284,7 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
         state = _launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
     return state._replace(
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
+        skips=fact.skips or state.skips,
         time=max(state.time, fact.time),
     )  # fmt: skip
 
@@ -328,6 +331,8 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
         return move(state, "stopped", state.stop)
     if asked:
         return state
+    if (answered := refused(rules, state, fact)) is not None:
+        return answered
     cause = "hang" if state.hung == fact.attempt else fact.cause
     return _fail(rules, state, cause, fact.why)
 
@@ -483,6 +488,12 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
         known = {shard for shard, *_ in levels.quarantine}
         added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
+        if action.window is not None:
+            levels = levels._replace(windows=(*levels.windows, action.window))
+    elif verb == "override":
+        levels = levels._replace(override=action.words)
+    elif verb == "reset_moments":
+        levels = levels._replace(reset_at=action.to_step if action.to_step is not None else -1)
     elif verb == "rollback":
         counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
     elif verb == "relaunch" and action.incident:

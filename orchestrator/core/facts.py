@@ -84,6 +84,7 @@ class Announced(NamedTuple):
     hosts: tuple[str, ...] = ()
     hook: bool = False
     time: float = 0.0
+    skips: bool = False
 
 
 class Ended(NamedTuple):
@@ -168,6 +169,8 @@ class Action(NamedTuple):
     factor: float | None = None
     cuts: tuple[Cut, ...] = ()
     shards: tuple[str, ...] = ()
+    window: tuple[int, int] | None = None
+    words: tuple[str, ...] = ()
 
 
 class Decision(NamedTuple):

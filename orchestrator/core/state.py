@@ -122,6 +122,8 @@ class Entry(NamedTuple):
     step: int
     lr: float | None
     shards: tuple[str, ...]
+    loss: float | None = None
+    tokens_seen: float | None = None
 
 
 class History(NamedTuple):
@@ -150,6 +152,7 @@ class Ordered(NamedTuple):
     seen: int = 0
     wrong: int = 0
     tries: int = 0
+    absent: int = 0  # records in a row that did not hold the value at all
 
 
 class Snapshot(NamedTuple):
@@ -168,6 +171,9 @@ class Levels(NamedTuple):
     save: int = 0
     dense_until: int = 0
     quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
+    windows: tuple[tuple[int, int], ...] = ()  # steps whose batches are left out where shards have no names
+    override: tuple[str, ...] = ()  # words added to the job's command
+    reset_at: int = -1  # the checkpoint's step whose optimizer moments are left behind at a resume
 
 
 class Counts(NamedTuple):
@@ -208,6 +214,7 @@ class State(NamedTuple):
     total: int | None = None
     shards_total: int | None = None
     hook: bool = False
+    skips: bool = False  # whether the job's command can leave out steps
     hung: int = 0  # the attempt that was declared hung
     stop: str = ""  # the operator's stop
     why: str = ""  # of a final status
