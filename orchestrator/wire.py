@@ -19,13 +19,15 @@ ATTEMPT = "ORCHESTRATE_ATTEMPT"
 RESUME = "ORCHESTRATE_RESUME"
 QUARANTINE = "ORCHESTRATE_QUARANTINE"
 LR_SCALE = "ORCHESTRATE_LR_SCALE"
-RESET_MOMENTS = "ORCHESTRATE_RESET_MOMENTS"  # not empty: the optimizer's state is left behind at the resume
 
 # Files of one attempt, below attempt_dir().
 TELEMETRY = "telemetry.jsonl"
 DIRECTIVE = "directive.json"
 PLAN = "plan.json"
 STACKS = "stacks"
+
+# Not empty: the optimizer's state is left behind at the resume.
+RESET_MOMENTS = "ORCHESTRATE_RESET_MOMENTS"
 
 # A checkpoint written through the hook is complete only when this file stands in it.
 COMPLETE = "orchestrate.json"

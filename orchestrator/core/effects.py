@@ -3,7 +3,7 @@
 A learning-rate cut is held against the same steps of the attempt before (or, where those are not known,
 against the policy's schedule, or the steps just before it); a clip against the limit reported; a
 relaunch against its first step; a quarantine against the shards read. What a resume brought back that
-nobody ordered (another rate, another level, data read before) is an incident of its own.
+nobody ordered (another rate, another level) is an incident of its own.
 """
 
 import re
@@ -17,10 +17,10 @@ from orchestrator.core.state import Attempt, Entry, Incident, IncidentClass, Ord
 
 CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint"})
 POINTS = 3  # agreeing records that confirm, disagreeing ones in a row that refute
+ABSENT = 10  # records in a row that do not hold the value at all: they never will
 GUARDED = 20  # records after which a confirmed rate is no longer watched
 LATENCY = 2  # records after an order that may still show the old value
-PATIENCE = 40  # records without a verdict: it cannot be verified
-ABSENT = 10  # records that do not hold the value at all
+PATIENCE = 40  # records without the value: it cannot be verified
 TOLERANCE = 0.02
 JUMP = 2.0  # a rate so many times off after a resume is no schedule
 SETTLED, OVERLAP = 2, 8  # records after a launch that may be means of two; those compared with the attempt before
@@ -147,8 +147,7 @@ def resumed(rules: Rules, state: State, point: Step) -> State:
         return state
     records = len(state.history.tail)
     if records == 1:
-        state = _rate_anew(rules, state, point)
-        return _data_anew(state, attempt, point)
+        return _rate_anew(rules, state, point)
     return _level_anew(rules, state, attempt, point) if records == SETTLED + OVERLAP else state
 
 
@@ -169,21 +168,6 @@ def _planned(rules: Rules, step: int) -> float:
     policy = rules.policy
     own = 1.0 if policy.schedule is None else rate(policy.schedule, step)
     return own * phase_factor(policy.phases, step)
-
-
-def _data_anew(state: State, attempt: Attempt, point: Step) -> State:
-    """The position in the data went back, by its count or by the names of what is read."""
-    before = state.before.between(0, attempt.start_step)
-    seen = next((e.tokens_seen for e in reversed(before) if e.tokens_seen is not None), None)
-    if seen is not None and point.tokens_seen is not None and point.tokens_seen < 0.99 * seen:
-        detail = f"{point.tokens_seen:.6g} tokens seen at step {point.step}, {seen:.6g} at the checkpoint"
-        return _alarm(state, "data_replayed", "medium", detail)
-    near = {s for e in state.before.between(attempt.start_step - 1, attempt.start_step + 50) for s in e.shards}
-    old = {s for e in before for s in e.shards} - near
-    if near and point.shards and set(point.shards) <= old:
-        detail = f"{point.shards[0]} is read again at step {point.step}, long after its turn"
-        return _alarm(state, "data_replayed", "medium", detail)
-    return state
 
 
 def _level_anew(rules: Rules, state: State, attempt: Attempt, point: Step) -> State:

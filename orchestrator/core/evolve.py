@@ -84,7 +84,7 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         time=max(state.time, point.time),
         moved=max(point.time, moved),
         pace=max(state.pace, point.time - moved),
-        history=state.history.add(Entry(point.step, point.lr, point.shards, point.loss, point.tokens_seen)),
+        history=state.history.add(Entry(point.step, point.lr, point.shards, point.tokens_seen, point.loss)),
     )
     if state.unproved:
         state = check(rules, state, point)

@@ -166,11 +166,11 @@ class Action(NamedTuple):
     why: str = ""
     to_step: int | None = None
     path: str = ""
+    window: tuple[int, int] | None = None  # steps whose batches are left out
+    words: tuple[str, ...] = ()  # that the job's command ends in
     factor: float | None = None
     cuts: tuple[Cut, ...] = ()
     shards: tuple[str, ...] = ()
-    window: tuple[int, int] | None = None
-    words: tuple[str, ...] = ()
 
 
 class Decision(NamedTuple):

@@ -122,8 +122,8 @@ class Entry(NamedTuple):
     step: int
     lr: float | None
     shards: tuple[str, ...]
+    seen: float | None = None  # tokens so far
     loss: float | None = None
-    tokens_seen: float | None = None
 
 
 class History(NamedTuple):
@@ -149,10 +149,10 @@ class Ordered(NamedTuple):
     applied: bool
     status: Literal["ordered", "done", "failed", "confirmed", "refuted", "unverifiable"] = "ordered"
     detail: str = ""
+    absent: int = 0  # records in a row that did not hold the value at all
     seen: int = 0
     wrong: int = 0
     tries: int = 0
-    absent: int = 0  # records in a row that did not hold the value at all
 
 
 class Snapshot(NamedTuple):
@@ -168,12 +168,12 @@ class Levels(NamedTuple):
 
     cuts: tuple[Cut, ...] = ()
     clip_scale: float = 1.0
-    save: int = 0
-    dense_until: int = 0
-    quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
     windows: tuple[tuple[int, int], ...] = ()  # steps whose batches are left out where shards have no names
     override: tuple[str, ...] = ()  # words added to the job's command
     reset_at: int = -1  # the checkpoint's step whose optimizer moments are left behind at a resume
+    save: int = 0
+    dense_until: int = 0
+    quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
 
 
 class Counts(NamedTuple):
