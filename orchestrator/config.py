@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import wire
+from orchestrator.core.launch import Own
 from orchestrator.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parent
@@ -22,6 +23,10 @@ class Job:
     command: tuple[str, ...]
     cwd: str
     env: dict[str, str] = field(default_factory=dict)
+    resume: tuple[str, ...] = ()  # added to the command where there is a checkpoint to resume from
+    reset_moments: tuple[str, ...] = ()  # added where the optimizer's moments are to begin anew
+    total_steps: int | None = None  # of a trainer that does not say so itself
+    own: Own = field(default_factory=Own)
 
 
 @dataclass(frozen=True)
@@ -133,14 +138,13 @@ def _config(path: Path, root: Path, values: dict[str, Any], policy: str | None, 
     name = policy or values.get("policy")
     if not isinstance(name, str):
         raise ConfigError(f"{path}: no policy; add policy=NAME, such as policy=pretrain")
-    env = {str(key): str(value) for key, value in (job.get("env") or {}).items()}
     cwd = root / str(job.get("cwd") or ".")
     if not cwd.is_dir():
         raise ConfigError(f"{path}: job.cwd: there is no folder {cwd}")
     return Config(
         root=root,
         run_dir=Path(os.path.abspath(root / run["dir"])),
-        job=Job(tuple(str(word) for word in command), str(cwd), env),
+        job=_job(path, job, str(cwd)),
         policy=name,
         overrides=overrides,
         launcher={"kind": "local", **_section(path, values, "launcher", {})},
@@ -149,6 +153,29 @@ def _config(path: Path, root: Path, values: dict[str, Any], policy: str | None, 
         stop_grace=float(_section(path, values, "stop", {}).get("grace", 30.0)),
         values=values,
     )
+
+
+def _job(path: Path, job: dict[str, Any], cwd: str) -> Job:
+    def words(name: str) -> tuple[str, ...]:
+        found = job.get(name) or []
+        if not isinstance(found, list):
+            raise ConfigError(f"{path}: job.{name} must be a list of words")
+        return tuple(str(word) for word in found)
+
+    def number(name: str) -> float | None:
+        found = job.get(name)
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or found <= 0):
+            raise ConfigError(f"{path}: job.{name} must be a positive number, got {found!r}")
+        return found
+
+    env = {str(key): str(value) for key, value in (job.get("env") or {}).items()}
+    total = number("total_steps")
+    own = Own(number("lr"), number("clip"))
+    steps = None if total is None else int(total)
+    made = Job(words("command"), cwd, env, words("resume"), words("reset_moments"), steps, own)
+    if own.lr is None and any("{lr}" in word for word in (*made.command, *made.resume)) and not job.get("lr"):
+        raise ConfigError(f"{path}: {{lr}} in job.command needs job.lr, the rate without any cut")
+    return made
 
 
 def _section(path: Path, values: dict[str, Any], name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:

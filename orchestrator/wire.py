@@ -28,6 +28,9 @@ DIRECTIVE = "directive.json"
 PLAN = "plan.json"
 STACKS = "stacks"
 
+# Not empty: the optimizer's state is left behind at the resume.
+RESET_MOMENTS = "ORCHESTRATE_RESET_MOMENTS"
+
 # A checkpoint written through the hook is complete only when this file stands in it.
 COMPLETE = "orchestrate.json"
 

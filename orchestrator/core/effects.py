@@ -2,24 +2,34 @@
 
 A learning-rate cut is held against the same steps of the attempt before (or, where those are not known,
 against the policy's schedule, or the steps just before it); a clip against the limit reported; a
-relaunch against its first step; a quarantine against the shards read.
+relaunch against its first step; a quarantine against the shards read. What a resume brought back that
+nobody ordered (another rate, another level) is an incident of its own.
 """
 
+import re
+from statistics import median
 from typing import Literal, TypeAlias
 
-from orchestrator.core.facts import Action, Checkpoint, Step
-from orchestrator.core.policy import Rules
+from orchestrator.core.facts import Action, Checkpoint, Exited, Step
+from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.schedule import clip_at, lr_scale, phase_factor, rate
-from orchestrator.core.state import Incident, Ordered, State, put
+from orchestrator.core.state import Attempt, Entry, Incident, IncidentClass, Ordered, State, attempt_of, put
 
 CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint"})
 POINTS = 3  # agreeing records that confirm, disagreeing ones in a row that refute
+ABSENT = 10  # records in a row that do not hold the value at all: they never will
+GUARDED = 20  # records after which a confirmed rate is no longer watched
 LATENCY = 2  # records after an order that may still show the old value
 PATIENCE = 40  # records without the value: it cannot be verified
 SETTLING = 1.0  # seconds after it was applied in which a fast trainer may still not have read its directive
 TOLERANCE = 0.02
+JUMP = 2.0  # a rate so many times off after a resume is no schedule
+SETTLED, OVERLAP = 2, 8  # records after a launch that may be means of two; those compared with the attempt before
+APART = 0.2  # of the old level: losses of the same steps that lie farther apart are not of the same weights
 
 Verdict: TypeAlias = Literal["right", "wrong", "unknown"]
+Status: TypeAlias = Literal["confirmed", "refuted", "unverifiable"]
+_RATE = re.compile(r"learning.?rate|\blr\b", re.IGNORECASE)
 
 
 def await_effect(state: State, action: int) -> State:
@@ -47,24 +57,41 @@ def check(rules: Rules, state: State, point: Step) -> State:
 def _check(rules: Rules, state: State, ordered: Ordered, point: Step) -> State:
     action = ordered.action
     if action.verb == "relaunch":
-        return _first_step(state, ordered, point)
+        return _first_step(rules, state, ordered, point)
     if action.verb == "checkpoint":
         return state
     verdict, detail = _judge(rules, state, action, point)
     if verdict == "wrong" and point.time < ordered.since + SETTLING and point.attempt == action.attempt:
         return state
-    seen = ordered.seen + (verdict == "right")
-    wrong = ordered.wrong + 1 if verdict == "wrong" else 0 if verdict == "right" else ordered.wrong
-    tries = ordered.tries + 1
-    ordered = ordered._replace(seen=seen, wrong=wrong, tries=tries)
+    ordered = _counted(ordered, verdict)
     needed = 20 if action.verb == "quarantine" else POINTS
-    if wrong and (action.verb == "quarantine" or wrong >= POINTS + (LATENCY if seen == 0 else 0)):
-        return _settle(state, ordered, "refuted", detail)
-    if seen >= needed:
-        return _settle(state, ordered, "confirmed", detail)
-    if tries >= PATIENCE and seen == 0 and wrong == 0:
+    strict = action.verb == "quarantine" or ordered.wrong >= POINTS + (LATENCY if ordered.seen == 0 else 0)
+    if ordered.wrong and strict:
+        back = "; it was right before" if ordered.seen else ""
+        return _refuted(rules, state, ordered, detail + back)
+    if ordered.seen >= needed:
+        return _confirmed(state, ordered, detail)
+    if ordered.seen == 0 and ordered.wrong == 0 and (ordered.absent >= ABSENT or ordered.tries >= PATIENCE):
         return _settle(state, ordered, "unverifiable", f"the metrics do not tell: {detail}")
     return _replace(state, ordered)
+
+
+def _counted(ordered: Ordered, verdict: Verdict) -> Ordered:
+    return ordered._replace(
+        seen=ordered.seen + (verdict == "right"),
+        wrong=ordered.wrong + 1 if verdict == "wrong" else 0 if verdict == "right" else ordered.wrong,
+        tries=ordered.tries + 1,
+        absent=ordered.absent + 1 if verdict == "unknown" else 0,
+    )
+
+
+def _confirmed(state: State, ordered: Ordered, detail: str) -> State:
+    """A rate stays watched for a while: some trainers bring the old one back on the second line."""
+    newest = max(o.action.id for o in state.actions if o.action.verb == ordered.action.verb)
+    if ordered.action.verb != "lr" or ordered.tries >= GUARDED or newest != ordered.action.id:
+        return _settle(state, ordered, "confirmed", detail)
+    known = ordered.detail if ordered.status == "confirmed" else detail
+    return _replace(state, ordered._replace(status="confirmed", detail=known))
 
 
 def _judge(rules: Rules, state: State, action: Action, point: Step) -> tuple[Verdict, str]:
@@ -75,6 +102,8 @@ def _judge(rules: Rules, state: State, action: Action, point: Step) -> tuple[Ver
         return ("wrong", f"{sorted(back)[0]} was read at step {point.step}") if back else ("right", "none of them read")
     if action.verb == "clip":
         wanted = clip_at(rules.policy, point.step, state.levels.clip_scale)
+        if rules.policy.clip.adaptive is not None and wanted is not None and point.clip is not None:
+            wanted = min(wanted, point.clip)  # the adaptive limit may be lower still
         return _compare("clip", wanted, point.clip, point.step)
     return _compare("lr", _wanted_lr(rules, state, action, point.step), point.lr, point.step)
 
@@ -98,15 +127,90 @@ def _compare(name: str, wanted: float | None, seen: float | None, step: int) -> 
     return ("right" if right else "wrong"), f"{name} {seen:.4g} at step {step}, ordered {wanted:.4g}"
 
 
-def _first_step(state: State, ordered: Ordered, point: Step) -> State:
+def _first_step(rules: Rules, state: State, ordered: Ordered, point: Step) -> State:
+    """The relaunch's first record is the step after its checkpoint, or the checkpoint's own where steps begin at 0."""
     action = ordered.action
     start = action.to_step or 0
-    if point.attempt <= action.attempt or start < point.step <= start + 1:
+    if point.attempt <= action.attempt or start <= point.step <= start + 1:
         detail = f"attempt {point.attempt} began with step {point.step}"
         return _settle(state, ordered, "confirmed", detail) if point.attempt > action.attempt else state
     detail = f"began with step {point.step}, wanted {start + 1}"
-    coarse = point.step > start + 1
-    return _settle(state, ordered, "unverifiable" if coarse else "refuted", detail)
+    if point.step > start + 1:  # a coarse log
+        return _settle(state, ordered, "unverifiable", detail)
+    return _refuted(rules, state, ordered, detail)
+
+
+# --- what a resume brought back ------------------------------------------------------------------------
+
+
+def resumed(rules: Rules, state: State, point: Step) -> State:
+    """The first records of an attempt, held against the attempt before."""
+    attempt = attempt_of(state, state.attempt)
+    if attempt is None:
+        return state
+    records = len(state.history.tail)
+    if records == 1:
+        return _rate_anew(rules, state, point)
+    return _level_anew(rules, state, attempt, point) if records == SETTLED + OVERLAP else state
+
+
+def _rate_anew(rules: Rules, state: State, point: Step) -> State:
+    """A rate that jumped at a resume although nothing was ordered: a warm-up begun again, a schedule lost."""
+    ordered = any(o.action.id in state.unproved and o.action.verb == "lr" for o in state.actions)
+    known = [e for e in state.before.between(point.step - 200, point.step) if e.lr]
+    if ordered or not known or point.lr is None:
+        return state
+    wanted = (known[-1].lr or 0.0) * _planned(rules, point.step) / (_planned(rules, known[-1].step) or 1.0)
+    if wanted / JUMP <= point.lr <= wanted * JUMP:
+        return state
+    detail = f"the rate went on with {point.lr:.4g} at step {point.step}, {wanted:.4g} was expected, nothing ordered"
+    return _alarm(state, "lr_mismatch", "medium", detail)
+
+
+def _planned(rules: Rules, step: int) -> float:
+    policy = rules.policy
+    own = 1.0 if policy.schedule is None else rate(policy.schedule, step)
+    return own * phase_factor(policy.phases, step)
+
+
+def _level_anew(rules: Rules, state: State, attempt: Attempt, point: Step) -> State:
+    """The same steps on the same weights lie on one level; what came after the trouble's onset is no measure."""
+    onset = min((i.onset_low for i in state.incidents if i.attempt == attempt.number - 1 and i.above_low), default=None)
+    known = {e.step: e for e in state.before.between(attempt.start_step, point.step)}
+    pairs = [_losses(e, known) for e in state.history.tail[SETTLED:] if onset is None or e.step < onset]
+    both = [pair for pair in pairs if pair is not None]
+    if len(both) < POINTS:
+        return state
+    old, new = median(pair[0] for pair in both), median(pair[1] for pair in both)
+    spread = median(abs(pair[0] - old) for pair in both)
+    if abs(new - old) <= max(APART * abs(old), 8.0 * spread):
+        return state
+    detail = f"loss {new:.4g} after the resume, {old:.4g} at the same steps before: other weights, or other data"
+    return _answered(_alarm(state, "resume_mismatch", rules.policy.failures.resume_mismatch.severity, detail))
+
+
+def _losses(entry: Entry, before: dict[int, Entry]) -> tuple[float, float] | None:
+    old = before.get(entry.step)
+    return None if old is None or old.loss is None or entry.loss is None else (old.loss, entry.loss)
+
+
+def refused(rules: Rules, state: State, fact: Exited) -> State | None:
+    """The state when a relaunch died before its first step over the rate that we gave it; None when it did not.
+
+    Our own action is what the trainer cannot bear: trying the same again would end the same.
+    """
+    stepped = bool(state.history.tail or state.history.chunks)
+    cut = next((o for o in state.actions if o.action.id in state.unproved and o.action.verb == "lr"), None)
+    if stepped or cut is None or cut.action.attempt >= fact.attempt or not _RATE.search(fact.why):
+        return None
+    detail = (
+        f"the trainer refuses the new rate: {fact.why}; its command needs the option that lets arguments win over "
+        "the checkpoint (--override-opt-param-scheduler in Megatron)"
+    )
+    return _refuted(rules, state, cut, detail)
+
+
+# --- verdicts --------------------------------------------------------------------------------------------
 
 
 def _replace(state: State, ordered: Ordered) -> State:
@@ -114,20 +218,33 @@ def _replace(state: State, ordered: Ordered) -> State:
     return state._replace(actions=actions)
 
 
-def _settle(
-    state: State, ordered: Ordered, status: Literal["confirmed", "refuted", "unverifiable"], detail: str
-) -> State:
-    """The verdict on an effect; a refuted rate or resume is an incident of its own."""
+def _settle(state: State, ordered: Ordered, status: Status, detail: str) -> State:
+    """The verdict on an effect."""
     state = _replace(state, ordered._replace(status=status, detail=detail))
-    state = state._replace(unproved=tuple(n for n in state.unproved if n != ordered.action.id))
-    if status != "refuted" or ordered.action.verb not in ("lr", "relaunch"):
+    return state._replace(unproved=tuple(n for n in state.unproved if n != ordered.action.id))
+
+
+def _refuted(rules: Rules, state: State, ordered: Ordered, detail: str) -> State:
+    """A refuted rate or resume is an incident of its own, answered by the policy."""
+    state = _settle(state, ordered, "refuted", detail)
+    if ordered.action.verb not in ("lr", "relaunch"):
         return state
+    cls: IncidentClass = "lr_mismatch" if ordered.action.verb == "lr" else "resume_mismatch"
+    severity: Severity = getattr(rules.policy.failures, cls).severity
+    return _answered(_alarm(state, cls, severity, detail))
+
+
+def _alarm(state: State, cls: IncidentClass, severity: Severity, detail: str) -> State:
+    """An incident that is over when it is seen."""
     number = state.incidents[-1].id + 1 if state.incidents else 1
-    cls: Literal["lr_mismatch", "resume_mismatch"] = "lr_mismatch" if ordered.action.verb == "lr" else "resume_mismatch"
-    return put(
-        state,
-        Incident(
-            number, cls, "high", state.attempt, state.step, state.step, state.step, "closed", state.frontier,
-            end=state.step, reason=detail,
-        ),
+    incident = Incident(
+        number, cls, severity, state.attempt, state.step, state.step, state.step, "closed", state.frontier,
+        end=state.step, reason=detail,
     )  # fmt: skip
+    return put(state, incident)
+
+
+def _answered(state: State) -> State:
+    """The newest incident wants the policy's answer."""
+    incident = state.incidents[-1]
+    return put(state, incident._replace(stage="confirmed"))._replace(waiting=(*state.waiting, incident.id))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
-from orchestrator.core.effects import await_effect, check, saved
+from orchestrator.core.effects import await_effect, check, refused, resumed, saved
 from orchestrator.core.facts import (
     Action,
     Announced,
@@ -90,13 +90,15 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     watch, changes = observe(rules, watch, point)
     if now - moved > pace:
         pace = now - moved
-    history = history.add(Entry(step, point.lr, point.shards, point.tokens_seen))
+    history = history.add(Entry(step, point.lr, point.shards, point.tokens_seen, point.loss))
     state = stepped(
         state,
         (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),
     )
     if state.unproved:
         state = check(rules, state, point)
+    if state.attempt > 1 and not state.history.chunks:
+        state = resumed(rules, state, point)
     if state.looks:
         state = asked(state, point)
     for change in changes:
@@ -309,6 +311,7 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
         time=max(state.time, fact.time), hosts=fact.hosts or state.hosts,
         world_size=fact.world_size or state.world_size,
+        skips=fact.skips or state.skips,
     )  # fmt: skip
 
 
@@ -361,6 +364,8 @@ def _exited(rules: Rules, state: State, fact: Exited) -> State:
         return state
     if fact.cause == "environment":
         return _try_again(rules, state, fact)
+    if (answered := refused(rules, state, fact)) is not None:
+        return answered
     cause = "hang" if state.hung == fact.attempt else fact.cause
     return _fail(rules, state, cause, fact.why)
 
@@ -584,8 +589,14 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
         known = {shard for shard, *_ in levels.quarantine}
         added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
+        if action.window is not None:
+            levels = levels._replace(windows=(*levels.windows, action.window))
     elif verb == "exclude":
         levels = levels._replace(hosts=tuple(dict.fromkeys((*levels.hosts, *action.hosts))))
+    elif verb == "override":
+        levels = levels._replace(override=action.words)
+    elif verb == "reset_moments":
+        levels = levels._replace(reset_at=action.to_step if action.to_step is not None else -1)
     elif verb == "rollback":
         counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
     elif verb == "relaunch" and action.incident:

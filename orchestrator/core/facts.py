@@ -95,6 +95,7 @@ class Announced(NamedTuple):
     hosts: tuple[str, ...] = ()
     hook: bool = False
     time: float = 0.0
+    skips: bool = False
 
 
 class Ended(NamedTuple):
@@ -184,6 +185,8 @@ class Action(NamedTuple):
     why: str = ""
     to_step: int | None = None
     path: str = ""
+    window: tuple[int, int] | None = None  # steps whose batches are left out
+    words: tuple[str, ...] = ()  # that the job's command ends in
     factor: float | None = None
     cuts: tuple[Cut, ...] = ()
     shards: tuple[str, ...] = ()

@@ -36,6 +36,7 @@ class Response:
     recover: Recover | None = None
     depth: Positive = 1
     shards: Literal["suspect window", "recurring"] | None = None
+    words: tuple[str, ...] = ()
 
     @staticmethod
     def unfold(raw: object) -> dict[str, object]:
@@ -56,6 +57,8 @@ class Response:
             fields["factor"] = value
         elif verb == "quarantine":
             fields["shards"] = value
+        elif verb == "override":
+            fields["words"] = value
         elif isinstance(value, Mapping):
             fields.update(value)
         elif value is not None:
@@ -284,6 +287,9 @@ class Failures:
     disk_full: Failure = field(default_factory=Failure)
     preemption: Failure = field(default_factory=Failure)
     host: Failure = field(default_factory=Failure)
+    # A cut that the metrics refute is no cut: what was to protect the run does not, so a person decides.
+    lr_mismatch: Failure = field(default_factory=lambda: Failure(respond=(Response(verb="hold"),)))
+    resume_mismatch: Failure = field(default_factory=lambda: Failure(respond=(Response(verb="record"),)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ class Entry(NamedTuple):
     lr: float | None
     shards: tuple[str, ...]
     seen: float | None = None  # tokens so far
+    loss: float | None = None
 
 
 class History(NamedTuple):
@@ -152,6 +153,7 @@ class Ordered(NamedTuple):
     applied: bool
     status: Literal["ordered", "done", "failed", "confirmed", "refuted", "unverifiable"] = "ordered"
     detail: str = ""
+    absent: int = 0  # records in a row that did not hold the value at all
     seen: int = 0
     wrong: int = 0
     tries: int = 0
@@ -171,6 +173,9 @@ class Levels(NamedTuple):
 
     cuts: tuple[Cut, ...] = ()
     clip_scale: float = 1.0
+    windows: tuple[tuple[int, int], ...] = ()  # steps whose batches are left out where shards have no names
+    override: tuple[str, ...] = ()  # words added to the job's command
+    reset_at: int = -1  # the checkpoint's step whose optimizer moments are left behind at a resume
     save: int = 0
     dense_until: int = 0
     quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
@@ -224,6 +229,7 @@ class State(NamedTuple):
     total: int | None = None
     shards_total: int | None = None
     hook: bool = False
+    skips: bool = False  # whether the job's command can leave out steps
     hung: int = 0  # the attempt that was declared hung
     stop: str = ""  # the operator's stop, or the cluster's
     preempted: bool = False  # the stop is the cluster's: save, and be back

@@ -18,9 +18,10 @@ import psutil
 
 from orchestrator import registry, wire
 from orchestrator.config import AttemptDir, Config, RunDir
-from orchestrator.core.facts import Action, Checkpoint, Fact, Launched
+from orchestrator.core.facts import Action, Announced, Checkpoint, Fact, Launched
+from orchestrator.core.launch import Start, filled, tokens
 from orchestrator.core.policy import Policy
-from orchestrator.core.schedule import lr_scale, plan_of
+from orchestrator.core.schedule import plan_of
 from orchestrator.core.state import Levels
 from orchestrator.runtime.examine import examined, patiently, reached, unfit
 from orchestrator.runtime.identity import MARK, alive, here, marked
@@ -67,6 +68,8 @@ class JobWorld:
             attempt, step, checkpoint, process.get("host", ""), int(process.get("pid", 0)), self._clock()
         )
         self._put(launched)
+        if self._config.telemetry["kind"] != "wire":
+            self._put(self._announced(attempt, step))
         return f"attempt {attempt} runs as process {launched.pid} from step {step}"
 
     def stop(self, attempt: int, save: bool = False) -> str:
@@ -150,6 +153,12 @@ class JobWorld:
             time.sleep(POLL)
         return f"{asked} process(es) were asked for their stacks, kept in {folder.stacks}"
 
+    def _announced(self, attempt: int, step: int) -> Announced:
+        """What a trainer that is not touched cannot say itself."""
+        job = self._config.job
+        skips = any("{skip}" in word for word in (*job.command, *job.resume))
+        return Announced(attempt, step, job.total_steps, time=self._clock(), skips=skips)
+
     # --- starting -------------------------------------------------------------------------------------
 
     def _prepare(self, folder: AttemptDir, attempt: int, step: int, checkpoint: str) -> None:
@@ -160,17 +169,18 @@ class JobWorld:
         shards = tuple(shard for shard, *_ in self.levels.quarantine)
         write_text(folder.quarantine, wire.quarantine_text(shards))
         mark = (read_json(folder.launch) or {}).get("env", {}).get(MARK) or uuid.uuid4().hex
-        scale = 1.0 if self.hook else lr_scale(self.levels.cuts, step + 1)
-        fill = {
-            "{checkpoint}": checkpoint, "{step}": str(step), "{attempt}": str(attempt), "{lr_scale}": repr(scale),
-            "{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path),
-        }  # fmt: skip
+        fill = tokens(self._policy, self.levels, Start(attempt, step, checkpoint, self.hook), self._config.job.own)
+        scale = fill["{lr_scale}"]
+        fill |= {"{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path)}
         launcher = registry.load("launchers", str(self._config.launcher["kind"]))
+        reset = self.levels.reset_at == step
+        words = [filled(word, fill) for word in self._words(checkpoint, reset)]
         options = {**self._config.launcher, "attempt": attempt, "exclude": self.levels.hosts}
-        words = launcher.command([filled(word, fill) for word in self._config.job.command], options)
+        words = launcher.command(words, options)
         env = {
             wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
-            wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: repr(scale), MARK: mark,
+            wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: scale, MARK: mark,
+            wire.RESET_MOMENTS: "1" if reset else "",
             wire.CHECKPOINTS: self.checkpoint_root(), wire.RUN: self.run_id, "PYTHONPATH": self._path(),
             "TORCHELASTIC_ERROR_FILE": str(folder.error), "PYTHONUNBUFFERED": "1", **self._config.job.env,
         }  # fmt: skip
@@ -178,6 +188,12 @@ class JobWorld:
         launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": self._grace(), "save": save_base}
         write_json(folder.launch, launch)
         self._direct(attempt)
+
+    def _words(self, checkpoint: str, reset: bool) -> tuple[str, ...]:
+        """The command of one launch: the job's own, what resuming takes, and what a numerical incident changed."""
+        job = self._config.job
+        resumed = (*job.resume, *(job.reset_moments if reset else ())) if checkpoint else ()
+        return (*job.command, *resumed, *self.levels.override)
 
     def checkpoint_root(self) -> str:
         """Where the job's checkpoints are, absolute; below the run directory unless named otherwise."""
@@ -311,14 +327,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def filled(word: str, values: Mapping[str, str]) -> str:
-    """A word of the command with our exact tokens replaced; every other brace stays.
-
-    >>> filled("--ckpt={checkpoint} {other}", {"{checkpoint}": "a/b"})
-    '--ckpt=a/b {other}'
-    """
-    for token, value in values.items():
-        word = word.replace(token, value)
-    return word

@@ -86,6 +86,9 @@ class Live(Run):
 
     def _begin(self, step: int) -> None:
         self._start = self._last = step
+        if step and os.environ.pop(wire.RESET_MOMENTS, ""):
+            for optimizer in self._optimizers:
+                optimizer.state.clear()
         self._cadence.begin(step)
         first = self._terms.directive
         scale = lr_scale(first.cuts, step + 1)

@@ -43,6 +43,7 @@ class Job:
     arguments: tuple[str, ...] = ()
     layout: str = "dcp"
     ranks: int = 1
+    faults: tuple[str, ...] = ("shard", "rate")
 
 
 JOBS = {
@@ -54,6 +55,7 @@ JOBS = {
     "lightning": Job("lit", "lightning", (), "lightning"),
     "accelerate": Job("accel", "accelerate"),
     "deepspeed": Job("ds", "deepspeed", (), "deepspeed"),
+    "untouched": Job("nano", layout="torchfile", faults=("rate",)),
 }
 
 
@@ -62,14 +64,17 @@ class Seen:
     """What a run left: its exit, its decisions' actions, and the records of each attempt by step."""
 
     exit: dict[str, Any]
-    actions: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
     attempts: list[dict[int, dict[str, Any]]] = field(default_factory=list)
+    commands: list[list[str]] = field(default_factory=list)
     output: str = ""
 
 
 def configured(folder: Path, job: Job, fault: str) -> Path:
     """The run's configuration and policy, written into `folder`."""
     (folder / "policy.yaml").write_text(POLICY)
+    if job.module == "nano":
+        return _written(folder, untouched(folder))
     output = ["--output={run_dir}/checkpoints"] if job.module == "hf" else []
     words = ["-m", f"tests.e2e.trainers_jobs.{job.module}", f"--fault={fault}", *job.arguments, *output]
     launcher = {"kind": "torchrun", "ranks": job.ranks} if job.ranks > 1 else {"kind": "local"}
@@ -84,6 +89,28 @@ def configured(folder: Path, job: Job, fault: str) -> Path:
         "checkpoints": {"layout": job.layout, "root": "checkpoints"},
         "stop": {"grace": 20},
     }  # fmt: skip
+    return _written(folder, values)
+
+
+def untouched(folder: Path) -> dict[str, Any]:
+    """The configuration of a script that is not changed by one line: its log is read, its arguments are its levers."""
+    script = str(ROOT / "tests/e2e/trainers_jobs/nano.py")
+    return {
+        "policy": str(folder / "policy.yaml"),
+        "run": {"dir": str(folder / "run")},
+        "job": {
+            "command": ["python", script, "--out_dir={run_dir}/checkpoints", "--learning_rate={lr}"],
+            "resume": ["--init_from=resume"],
+            "lr": 0.1,
+            "total_steps": 300,
+            "cwd": str(folder),
+        },
+        "telemetry": {"kind": "nanogpt"},
+        "checkpoints": {"layout": "torchfile", "root": "checkpoints"},
+    }
+
+
+def _written(folder: Path, values: dict[str, Any]) -> Path:
     path = folder / "run.yaml"
     path.write_text(json.dumps(values))  # JSON is YAML
     return path
@@ -104,17 +131,12 @@ def seen(run: Path, output: str) -> Seen:
     if not (run / "exit.json").exists():
         return Seen({}, output=output)
     found = Seen(json.loads((run / "exit.json").read_text()), output=output)
-    for line in (run / "journal.jsonl").read_text().splitlines():
-        found.actions += _actions(line)
+    told = [sys.executable, "-m", "orchestrator.cli", "status", str(run), "--json"]
+    found.status = json.loads(subprocess.run(told, cwd=ROOT, capture_output=True, text=True, timeout=60).stdout)
     for attempt in sorted((run / "attempts").iterdir()):
         found.attempts.append(_steps(attempt / "telemetry.jsonl"))
+        found.commands.append(json.loads((attempt / "launch.json").read_text())["command"])
     return found
-
-
-def _actions(line: str) -> list[dict[str, Any]]:
-    body = json.loads(line)
-    decision = body.get("Decision") or (body if body.get("fact") == "Decision" else {})
-    return list(decision.get("actions", ()))
 
 
 def _steps(path: Path) -> dict[int, dict[str, Any]]:
@@ -124,12 +146,10 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
 
 def judged(found: Seen) -> list[str]:
     """What is not as it must be; empty when the run was saved by the policy as it should be."""
-    wrong = []
-    if found.exit.get("state") != "completed" or found.exit.get("code") != 0:
-        wrong.append(f"ended as {found.exit}: {found.output[-2000:]}")
-    if len(found.attempts) != 2:
-        return [*wrong, f"{len(found.attempts)} attempts, wanted one relaunch: {found.output[-2000:]}"]
-    before, after = found.attempts
+    wrong = _ending(found)
+    if not wrong and not any(found.attempts):
+        return _by_arguments(found)
+    before, after = (*found.attempts, {}, {})[:2]
     common = sorted(before.keys() & after.keys())
     if len(common) < 5:
         wrong.append(f"only steps {common} were trained twice")
@@ -137,6 +157,29 @@ def judged(found: Seen) -> list[str]:
         wanted, got = before[step]["lr"] * CUT, after[step]["lr"]
         if abs(got - wanted) > 1e-6 * wanted:
             wrong.append(f"step {step}: rate {got!r}, ordered {wanted!r}")
+    return wrong
+
+
+def _by_arguments(found: Seen) -> list[str]:
+    """A trainer whose log tells no rate: the archived checkpoint, the argument, and an outcome that admits it."""
+    wrong = []
+    for command, rate, resumed in zip(found.commands, ("0.1", f"{0.1 * CUT:.12g}"), (False, True), strict=True):
+        if f"--learning_rate={rate}" not in command or ("--init_from=resume" in command) != resumed:
+            wrong.append(f"launched as {command}")
+    actions = {action["verb"]: action for incident in found.status["incidents"] for action in incident["actions"]}
+    if not actions["relaunch"]["args"]["to_step"]:
+        wrong.append("went back to the start, not to an archived checkpoint")
+    if actions["lr"]["outcome"] != "unverifiable":
+        wrong.append(f"the cut's outcome is {actions['lr']}")
+    return wrong
+
+
+def _ending(found: Seen) -> list[str]:
+    wrong = []
+    if found.exit.get("state") != "completed" or found.exit.get("code") != 0:
+        wrong.append(f"ended as {found.exit}: {found.output[-2000:]}")
+    if len(found.attempts) != 2:
+        wrong.append(f"{len(found.attempts)} attempts, wanted one relaunch: {found.output[-2000:]}")
     return wrong
 
 
@@ -148,7 +191,7 @@ def main() -> None:
         if find_spec(job.package) is None:
             print(f"{name}: left out, {job.package} is not installed")
             continue
-        for fault in ("shard", "rate"):
+        for fault in job.faults:
             with tempfile.TemporaryDirectory() as folder:
                 wrong = judged(supervised(Path(folder), job, fault))
             failed = failed or bool(wrong)

@@ -8,8 +8,7 @@ import pytest
 from tests.e2e.trainers import JOBS, judged, supervised
 
 
-@pytest.mark.parametrize("fault", ["shard", "rate"])
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, job in JOBS.items() for fault in job.faults])
 def test_the_policy_saves_the_run(name: str, fault: str, tmp_path: Path) -> None:
     job = JOBS[name]
     if find_spec(job.package) is None:
