@@ -28,6 +28,8 @@ MASSIVE, MASSIVE_STEPS = 0.4, 20  # a rise so high is a level after so few steps
 SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
 LEAD_RECORDS = 1  # a grad-norm excursion that ended at most so many records before belongs to the spike
 LEAD_LONG = 10  # one of more records, or steps, is no herald
+EVIDENCE = 8  # readings that are kept of an excursion
+CONTEXT_STEPS = 1000  # what was said so many steps before may have to do with it
 LEVEL_POINTS = 16  # points that a reading of a raised level stands for, at least
 TAIL = 64  # points of an open excursion that are remembered
 ACCEPT_POINTS = 4000  # an excursion that lasts so long without an answer is the new level
@@ -78,7 +80,12 @@ class Grace(NamedTuple):
     follows: bool = False  # the level is the one of now while that falls
 
 
-Lead: TypeAlias = tuple[int, int, int] | None
+class Lead(NamedTuple):
+    """The newest excursion of the grad norm, or of what else leads: its first reading, last step and records."""
+
+    first: Reading
+    last: int
+    records: int
 
 
 class Watch(NamedTuple):
@@ -91,9 +98,11 @@ class Watch(NamedTuple):
     phase: str | None = None
     grace: Grace | None = None
     settle: int = 0
-    lead: Lead = None
+    lead: Lead | None = None
     previous: float | None = None  # the loss of the record before
     rates: tuple[float, float, int] = (0.0, 0.0, 0)  # the rate at the last two marks, and the newest mark's step
+    switched: int = 0  # the first step of the phase
+    context: tuple[Reading, ...] = ()  # the newest word of each detector that opens nothing
 
 
 class Change(NamedTuple):
@@ -110,7 +119,7 @@ def first_watch(rules: Rules) -> Watch:
 
 def resume(watch: Watch) -> Watch:
     """A restart: the old level stays, the first records are not judged, nothing is open."""
-    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None, previous=None)
+    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None, previous=None, context=())
 
 
 def rebase(rules: Rules, watch: Watch) -> Watch:
@@ -119,8 +128,8 @@ def rebase(rules: Rules, watch: Watch) -> Watch:
     return watch._replace(detectors=fresh)
 
 
-def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
-    """One step on: the next watch, and what changed by it."""
+def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change | Reading, ...]]:
+    """One step on: the next watch, and what changed by it; a reading among that is a fault of its own class."""
     if point.phase != watch.phase and point.phase is not None:
         watch = _enter_phase(rules, watch, point)
     if point.lr is not None and (point.step >= watch.rates[2] + LR_STEPS or point.lr > watch.rates[1]):
@@ -134,17 +143,32 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
         states.append(after)
         if reading is not None:
             readings.append(reading)
-    _, now, level, before, phase, grace, settle, lead, _, rates = watch
+    _, now, level, before, phase, grace, settle, lead, _, rates, switched, context = watch
     loss = point.loss
     if not readings and now is None:
         if loss is not None:
             level = loss if level is None else level + (loss - level) * 0.0625
         if grace is None:
-            return Watch(tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates), ()
-    watch = Watch(tuple(states), now, level, point.step, phase, grace, settle, lead, watch.previous, rates)
+            return Watch(
+                tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates, switched, context
+            ), ()
+    watch = watch._replace(detectors=tuple(states), level=level, last_step=point.step)
+    watch, readings, faults = _aside(watch, readings)
     watch, readings = _forgive(rules, watch, point, readings, before)
     watch, changes = _follow(rules, watch, point, readings, before)
-    return watch._replace(previous=loss), changes
+    return watch._replace(previous=loss), (*changes, *(() if watch.open else faults))
+
+
+def _aside(watch: Watch, readings: list[Reading]) -> tuple[Watch, list[Reading], list[Reading]]:
+    """What neither opens nor prolongs an excursion is remembered, for one that may come; the rest; the faults."""
+    aside = [reading for reading in readings if reading.kind in ("context", "fault")]
+    if not aside:
+        return watch, readings, aside
+    said = {reading.detector for reading in aside}
+    known = (*(reading for reading in watch.context if reading.detector not in said), *aside)
+    now = watch.open and watch.open._replace(evidence=(*watch.open.evidence, *aside)[:EVIDENCE])
+    rest = [reading for reading in readings if reading not in aside]
+    return watch._replace(open=now, context=known), rest, [reading for reading in aside if reading.kind == "fault"]
 
 
 def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
@@ -177,7 +201,7 @@ def _rate(watch: Watch, lr: float, step: int) -> Watch:
 def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
     """A data phase began: the detectors learn anew, and a bounded rise is forgiven for its grace."""
     first = watch.phase is None
-    watch = watch._replace(phase=point.phase)
+    watch = watch._replace(phase=point.phase, switched=0 if first else point.step)
     if first or watch.level is None:
         return watch
     phase = rules.policy.phases.get(point.phase or "")
@@ -224,8 +248,8 @@ def _follow(
     if now is None:
         if not seen:
             return watch._replace(open=None), tuple(changes)
-        lead = watch.lead if watch.lead and point.step - watch.lead[1] <= reach else None
-        now, happened = _with_previous(_opened(seen, point, before, lead), watch.previous, before), "opened"
+        now = _with_previous(_opened(seen, point, before, _leads(watch, point.step, reach)), watch.previous, before)
+        now, happened = now._replace(evidence=(*now.evidence, *_near(watch.context, now.onset))), "opened"
     elif seen and (worse := _promoted(now, seen)).cls != now.cls:
         now, happened = worse, "promoted"
     now = _extended(now, point, seen)
@@ -246,11 +270,24 @@ def _follow(
     return watch._replace(open=None if over else now), tuple(changes)
 
 
-def _lead(lead: Lead, readings: list[Reading], step: int, reach: int) -> Lead:
-    """The first and last step of the newest grad-norm excursion, and its records."""
-    if any(reading.kind == "leading" for reading in readings):
-        return (lead[0], step, lead[2] + 1) if lead and step - lead[1] <= reach else (step, step, 1)
-    return lead
+def _lead(lead: Lead | None, readings: list[Reading], step: int, reach: int) -> Lead | None:
+    """The newest excursion of what leads, one record on."""
+    first = next((reading for reading in readings if reading.kind == "leading"), None)
+    if first is None:
+        return lead
+    return Lead(lead.first, step, lead.records + 1) if lead and step - lead.last <= reach else Lead(first, step, 1)
+
+
+def _leads(watch: Watch, step: int, reach: int) -> Reading | None:
+    """The first reading of a short excursion of the grad norm that the one opening now belongs to."""
+    lead = watch.lead
+    if lead is None or step - lead.last > reach:
+        return None
+    return lead.first if lead.records <= LEAD_LONG and step - lead.first.step <= LEAD_LONG else None
+
+
+def _near(context: tuple[Reading, ...], onset: int) -> tuple[Reading, ...]:
+    return tuple(reading for reading in context if reading.step > onset - CONTEXT_STEPS)
 
 
 def _class_of(readings: list[Reading]) -> SpikeClass:
@@ -262,17 +299,18 @@ def _class_of(readings: list[Reading]) -> SpikeClass:
     return "persistent" if kinds == {"level"} else "isolated"
 
 
-def _opened(readings: list[Reading], point: Step, before: int, lead: Lead) -> Excursion:
+def _opened(readings: list[Reading], point: Step, before: int, lead: Reading | None) -> Excursion:
     cls = _class_of(readings)
     first = min(readings, key=lambda reading: reading.onset or reading.step)
     onset = first.onset if first.onset is not None else point.step
-    if lead is not None and lead[2] <= LEAD_LONG and point.step - lead[0] <= LEAD_LONG:
-        onset = min(onset, lead[0])
+    evidence = tuple(readings)
+    if lead is not None:
+        onset, evidence = min(onset, lead.step), (*evidence, lead)
     loss = next((reading for reading in readings if reading.signal == "loss"), readings[0])
     rank = next((reading.rank for reading in readings if reading.rank is not None), None)
     low = min(onset, before + 1)
     return Excursion(
-        cls, onset, low, point.step, loss.baseline, loss.spread, loss.threshold, tuple(readings), rank=rank,
+        cls, onset, low, point.step, loss.baseline, loss.spread, loss.threshold, evidence, rank=rank,
         last_bad=point.step, excess=loss.value - loss.baseline if loss.kind == "level" else 0.0,
         tail=(loss.value,) * LEVEL_POINTS if loss.kind == "level" else (),
         points=LEVEL_POINTS if loss.kind == "level" else 0,
@@ -295,7 +333,7 @@ def _promoted(now: Excursion, readings: list[Reading]) -> Excursion:
     if CLASS_RANK[cls] <= CLASS_RANK[now.cls] or (now.cls == "persistent" and cls == "rank_local"):
         return now
     rank = next((reading.rank for reading in readings if reading.rank is not None), now.rank)
-    evidence = (*now.evidence, *readings)[-8:]
+    evidence = (*now.evidence, *readings)[-EVIDENCE:]
     return now._replace(cls=cls, rank=rank, evidence=evidence, confirmed=False)
 
 

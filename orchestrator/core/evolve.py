@@ -22,6 +22,7 @@ from orchestrator.core.facts import (
     Order,
     Outcome,
     Room,
+    Reading,
     Step,
     Supervised,
     Tick,
@@ -102,7 +103,7 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     if state.looks:
         state = asked(state, point)
     for change in changes:
-        state = _changed(rules, state, point, change)
+        state = _fault(state, point, change) if isinstance(change, Reading) else _changed(rules, state, point, change)
     return _probation(rules, state) if state.current is None and state.incidents else state
 
 
@@ -136,6 +137,21 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
+
+
+def _fault(state: State, point: Step, seen: Reading) -> State:
+    """What a detector names by itself is an incident of its own class; nothing is done but to say so."""
+    cls: IncidentClass = seen.detector  # type: ignore[assignment]
+    onset = seen.onset or seen.step
+    known = next((i for i in reversed(state.incidents) if i.cls == cls), None)
+    if known is not None and (known.attempt, known.onset) == (state.attempt, onset):
+        return put(state, known._replace(end=point.step, reason=seen.detail))
+    number = state.incidents[-1].id + 1 if state.incidents else 1
+    incident = Incident(
+        number, cls, "medium", state.attempt, onset, onset, point.step, "closed", state.frontier, end=point.step,
+        baseline=seen.baseline, shards=_shards(state, onset, point.step), evidence=(seen,), reason=seen.detail,
+    )  # fmt: skip
+    return put(state, incident)
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:

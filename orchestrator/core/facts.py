@@ -226,11 +226,15 @@ FACTS: tuple[type, ...] = (
 
 
 class Reading(NamedTuple):
-    """What a detector saw at a step: a value against the threshold that its baseline gives."""
+    """What a detector saw at a step: a value against the threshold that its baseline gives.
+
+    `leading` and `context` open nothing: the first moves the onset of the spike it leads, both stand among its
+    evidence. A `fault` is an incident of the class that its detector is called after, unless a spike is open.
+    """
 
     detector: str
     signal: str
-    kind: Literal["high", "low", "level", "nonfinite", "rank", "leading"]
+    kind: Literal["high", "low", "level", "nonfinite", "rank", "leading", "context", "fault"]
     step: int
     value: float
     baseline: float

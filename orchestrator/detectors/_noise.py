@@ -1,11 +1,19 @@
-"""What several detectors ask of a few numbers: their median, their deviation, the grain they are printed with."""
+"""What several detectors ask: the signal they watch, and of a few numbers their median, deviation and grain."""
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Literal
+
+from orchestrator.core.facts import Step
 
 SQRT2 = 2.0**0.5
 UPPER_POINTS = 40  # upper residuals before anything is said of them
 TAIL_POINTS = 60  # below so many upper residuals nothing is said of their tail
+
+
+def value_of(point: Step, signal: Literal["loss", "grad_norm"]) -> float | None:
+    """The signal that a detector was told to watch."""
+    return point.loss if signal == "loss" else point.grad_norm
 
 
 def median(values: Sequence[float]) -> float:
