@@ -51,7 +51,15 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(cls=Commands, epilog="Begin with:  orchestrate run conf=pretrain.yaml")
+BEGIN = """\b
+Begin with:        orchestrate run conf=pretrain.yaml
+Look before that:  orchestrate plan pretrain
+                   orchestrate replay observe OLD_RUN
+Names complete:    eval "$(_ORCHESTRATE_COMPLETE=bash_source orchestrate)"   (zsh_source, fish_source)
+"""
+
+
+@click.command(cls=Commands, epilog=BEGIN)
 @click.version_option(__version__, prog_name="orchestrate")
 def group() -> None:
     """A declarative run-policy orchestrator for deep-learning training."""

@@ -24,28 +24,35 @@ class Cadence:
     def start(self, step: int) -> None:
         """An attempt begins after this step."""
         self._mark = None
-        self.due = self._next(step)
+        self.due = step + 1 if self._every.unit in ("seconds", "tokens") else self._next(step)
 
     def after(self, point: Step) -> list[int]:
         """The steps up to this record at which a checkpoint is assumed; called once `due` is reached."""
-        found = []
-        self.due = max(self.due, self._next(point.step - KEPT * self.regular - 1))
         now = {"seconds": point.time, "tokens": point.tokens_seen}.get(self._every.unit)
-        if now:
-            self._mark = self._mark or now
-            if now - self._mark >= self._value or point.step in self._switches:
-                self._mark = now
-                found.append(point.step)
-            self.due = point.step + 1
-        while self.due <= point.step:
-            found.append(self.due)
-            self.due = self._next(self.due)
+        found = self._measured(point.step, now) if now else self._counted(point.step)
         self.planned += found
         return found
 
+    def _measured(self, step: int, now: float) -> list[int]:
+        """By the recorded clock or tokens: whether so much has passed since the last one."""
+        self.due = step + 1
+        if self._mark is None:
+            self._mark = now
+        if now - self._mark < self._value and step not in self._switches:
+            return []
+        self._mark = now
+        return [step]
+
+    def _counted(self, step: int) -> list[int]:
+        """By steps, also where the recording does not tell what the cadence counts."""
+        found = []
+        self.due = self._next(max(self.due - 1, step - KEPT * self.regular))
+        while self.due <= step:
+            found.append(self.due)
+            self.due = self._next(self.due)
+        return found
+
     def _next(self, step: int) -> int:
-        if self._mark is not None:
-            return step + 1
         regular = (step // self.regular + 1) * self.regular
         return min([regular, *(switch for switch in self._switches if switch > step)])
 

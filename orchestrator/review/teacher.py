@@ -177,6 +177,7 @@ class Teacher:
             if before is None or incident is None or before.attempt != state.attempt:
                 continue
             if incident.cls in before.classes:
+                state = put(state, incident._replace(stage="probation") if incident.live else incident)
                 state = state._replace(waiting=tuple(w for w in state.waiting if w != number))
             else:
                 state = put(state, incident._replace(rung=before.rung))

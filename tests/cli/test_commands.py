@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli import COMMANDS
 from tests.cli.calling import call
-from tests.review.recordings import messages, raised, wire
+from tests.review.recordings import messages, raised, run_of, wire
 
 REVIEW = ("lint", "show", "plan", "test", "replay", "diff", "schema")
 BLOCKER = """
@@ -63,6 +63,14 @@ def test_the_review_commands_import_neither_torch_nor_hydra(tmp_path):
     ]  # fmt: skip
     for words in calls:
         done = shell(*words, blocked=("torch", "hydra", "omegaconf", "numpy"))
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_what_reads_a_run_imports_no_torch(tmp_path):
+    run_of(tmp_path / "run", lambda attempt, step: None)
+    for words in (("status",), ("checkpoints",), ("quarantine",), ("replay", "pretrain")):
+        told = () if words[0] == "quarantine" else ("--json",)
+        done = shell(*words, tmp_path / "run", *told, blocked=("torch", "hydra"))
         assert done.returncode == 0, (words, done.stderr)
 
 

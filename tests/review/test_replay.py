@@ -219,3 +219,50 @@ def test_people_read_when_what_and_why(tmp_path):
     assert "incident 1: persistent (high), onset 300" in text
     assert "rollback to_step=2000" in text
     assert "the policy's answer trains" in text
+
+
+def test_a_log_of_a_named_format(tmp_path):
+    lines_ = [
+        f" iteration {step:8d}/    4000 | learning rate: 3.0E-04 | lm loss: {raised(step, loss(step)):.6E} |"
+        " loss scale: 1.0 | grad norm: 1.000 |"
+        for step in range(1, 3401)
+    ]
+    (tmp_path / "train.log").write_text("\n".join(lines_) + "\n")
+    answer = told(tmp_path / "train.log", format="megatron")
+    assert (answer["format"], answer["steps"], answer["skipped_lines"]) == ("megatron", 3400, 0)
+    assert verbs(serious(answer)[0])[:2] == ["stop", "rollback"]
+
+
+def test_a_tensorboard_folder(tmp_path):
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    events = writer.EventFileWriter(str(tmp_path / "tb"))
+    for step in range(1, 3401):
+        value = Summary.Value(tag="train/loss", simple_value=raised(step, loss(step)))
+        events.add_event(Event(wall_time=1e9 + step, step=step, summary=Summary(value=[value])))
+    events.close()
+    answer = told(tmp_path / "tb")
+    assert (answer["format"], answer["steps"]) == ("tensorboard", 3400)
+    assert verbs(serious(answer)[0])[:2] == ["stop", "rollback"]
+
+
+@pytest.mark.parametrize("every", [10, 50])
+def test_a_coarse_log_has_its_checkpoints_where_the_cadence_puts_them(tmp_path, every):
+    coarse = [message for message in messages(steps=5000) if message["step"] % every == 0]
+    answer = told(wire(tmp_path / "a.jsonl", coarse), checkpoints__every="75 steps")
+    assert [action["step"] for action in answer["planned"]][:4] == [75, 150, 225, 300]
+    assert answer["steps"] == 5000 // every
+
+
+def test_a_cadence_in_time_follows_the_recorded_clock(tmp_path):
+    answer = told(wire(tmp_path / "a.jsonl", messages(steps=1000)), checkpoints__every="5m")
+    assert [action["step"] for action in answer["planned"]] == [301, 601, 901]
+
+
+def test_steps_that_leap_do_not_fill_the_memory(tmp_path):
+    far = [{"type": "step", "step": step, "loss": 2.0} for step in (1, 2, 10**12)]
+    answer = told(wire(tmp_path / "a.jsonl", far))
+    assert answer["steps"] == 3
+    assert len(answer["planned"]) <= 300
