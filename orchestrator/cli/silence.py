@@ -10,13 +10,16 @@ from orchestrator.review.status import known
 from orchestrator.runtime import orders
 
 
-@click.group(invoke_without_command=True, epilog="Example:  orchestrate silence RUN add '200 steps' --why 'new tokenizer'")
+@click.group(
+    invoke_without_command=True, epilog="Example:  orchestrate silence RUN add '200 steps' --why 'new tokenizer'"
+)
 @click.argument("run")
 @click.pass_context
 def command(ctx: click.Context, run: str) -> int | None:
     """Announce a disturbance that is no incident.
 
-    While it lasts the old level of the loss does not bind, up to a rise of 50 %; what is not finite is seen all the same.
+    While it lasts the old level of the loss does not bind, up to a rise of 50 %. What is not finite is seen
+    all the same.
     """
     ctx.obj = run
     return ctx.invoke(_list) if ctx.invoked_subcommand is None else None

@@ -26,7 +26,9 @@ def command(arguments: tuple[str, ...], only_print: bool) -> int:
     config = load(arguments)
     if config.launcher["kind"] != "slurm":
         raise ConfigError(f"launcher={config.launcher['kind']}: submit needs launcher=slurm")
-    registry.bind(policy_text.checked(policy_text.load(policy_text.locate(config.policy, config.root), config.overrides)))
+    registry.bind(
+        policy_text.checked(policy_text.load(policy_text.locate(config.policy, config.root), config.overrides))
+    )
     text = batch.script(config, arguments)
     if only_print:
         click.echo(text, nl=False)

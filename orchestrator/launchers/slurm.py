@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 TIMEOUT = 20.0  # seconds that Slurm's controller has for an answer
-_CONTROL = {"timeout": TIMEOUT, "capture_output": True, "text": True, "check": True}
 
 
 def command(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
@@ -62,7 +61,7 @@ def place() -> tuple[tuple[str, str], ...]:
 def requeue() -> str:
     """Ask Slurm to start the whole job once more; what went wrong, "" when nothing did."""
     try:
-        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], **_CONTROL)
+        _run("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
     except (OSError, subprocess.SubprocessError, KeyError) as error:
         return str(getattr(error, "stderr", "") or error).strip()
     return ""
@@ -70,6 +69,10 @@ def requeue() -> str:
 
 def _said(*words: str) -> str:
     try:
-        return str(subprocess.run(words, **_CONTROL).stdout)
+        return _run(*words)
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(words, timeout=TIMEOUT, capture_output=True, text=True, check=True).stdout

@@ -93,9 +93,9 @@ class Supervisor:
                 self._work(self._next())
             return self.state
         finally:
+            self._close()
             for number, handler in old:
                 signal.signal(number, handler)
-            self._close()
 
     # --- recovery -------------------------------------------------------------------------------------
 

@@ -170,6 +170,31 @@ def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
         raise RunDirError(f"{path}:{pending[0] + 1}: the journal is damaged here; nothing was changed")
 
 
+class Tail:
+    """The records of a journal as another process appends them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._number = path, 0, 0
+
+    def news(self) -> Iterator[Record]:
+        """Every record that is whole by now; RunDirError where one is damaged."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._offset)
+                lines = list(file)
+        except OSError as error:
+            raise RunDirError(f"{self._path}: the journal cannot be read: {error.strerror}") from error
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            content = _checked(line)
+            if content is None or content["n"] != self._number:
+                raise RunDirError(f"{self._path}:{self._number + 1}: the journal is damaged here")
+            self._number, self._offset = self._number + 1, self._offset + len(line)
+            if content["fact"] != "header":
+                yield _record(content)
+
+
 class Journal:
     """The one writer's handle. Steps are appended as they come; a decision is on disk before `append` returns."""
 

@@ -108,7 +108,7 @@ class Cluster:
                     process.kill()
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(subprocess.SubprocessError):
+        with contextlib.suppress(AssertionError):
             self.said("scancel", "--user=root", "--full")
             self.wait_for(lambda: not self.said("squeue", "-h"), 30)
         for daemon in reversed(self._daemons.values()):
@@ -122,9 +122,10 @@ class Cluster:
 
     def said(self, *words: str) -> str:
         """The output of a client command."""
-        return subprocess.run(
-            words, env={**os.environ, "SLURM_CONF": str(self.conf)}, capture_output=True, text=True, timeout=60, check=True
-        ).stdout.strip()  # fmt: skip
+        told = {**os.environ, "SLURM_CONF": str(self.conf)}
+        done = subprocess.run(words, env=told, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+        return done.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
         """What Slurm knows of a job."""
@@ -140,13 +141,13 @@ class Cluster:
             time.sleep(0.1)
 
 
-def _tasks(folder: Path, node: str = "") -> list[psutil.Process]:
+def _tasks(folder: Path, node: str) -> list[psutil.Process]:
     """The processes of jobs of this cluster, on one node."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             told = process.environ()
-            if told.get("SLURM_CONF") == str(folder / "slurm.conf") and told.get("SLURMD_NODENAME", node) == node:
+            if told.get("SLURM_CONF") == str(folder / "slurm.conf") and told.get("SLURMD_NODENAME") == node:
                 found.append(process)
     return found
 

@@ -1,7 +1,8 @@
 """A trainer of a few lines that goes wrong as its script says; standard library only.
 
 `python trainer.py SCRIPT.json`. It writes the wire's lines, obeys its directive, "saves" small folders, and
-reads shards of ten steps each. SCRIPT holds total, rate (steps a second), every (steps between saves), and
+reads shards of ten steps each. SCRIPT holds total, rate (steps a second), every (steps between saves), `finish`
+(a file that ends it as completed), and
 `troubles`: {"at": STEP, "do": WHAT, "attempts": N} in the first N attempts, all of them without N.
 """
 
@@ -55,7 +56,8 @@ class Trainer:
     def run(self) -> None:
         self.say("run", attempt=ATTEMPT, world_size=1, start_step=self.step, total_steps=SCRIPT["total"],
                  shards_total=1000, hosts=["a"], hook=True)  # fmt: skip
-        while self.step < SCRIPT["total"]:
+        finish = Path(SCRIPT.get("finish", "/nonexistent"))
+        while self.step < SCRIPT["total"] and not finish.exists():
             time.sleep(1 / SCRIPT["rate"])
             self.train(self.step + 1)
             self.obey()
