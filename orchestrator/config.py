@@ -93,6 +93,7 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     try:
         with initialize_config_dir(config_dir=str(path.parent), version_base="1.3"):
@@ -101,12 +102,8 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
         if missing:
             raise ConfigError(f"{path}: {', '.join(missing)} is not set; add {missing[0]}=VALUE")
         values = OmegaConf.to_container(composed, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(f"{path}: {_words(error)}") from error
-    except Exception as error:
-        if type(error).__module__.startswith(("yaml", "antlr4")):
-            raise ConfigError(f"{path}: {_words(error)}") from error
-        raise
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a configuration is a mapping of keys")
     return {str(key): value for key, value in values.items()}
@@ -211,6 +208,11 @@ class RunDir:
     @property
     def orders(self) -> Path:
         return self.path / "orders"
+
+    @property
+    def batch(self) -> Path:
+        """The script that a scheduler was given."""
+        return self.path / "submit.sh"
 
     @property
     def package(self) -> Path:

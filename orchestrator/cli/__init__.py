@@ -11,11 +11,14 @@ from orchestrator.errors import OrchestrateError
 
 COMMANDS = {
     "run": "Supervise a job by a policy; the same command again resumes or adopts it.",
+    "submit": "Put a run on Slurm.",
     "status": "Say how a run stands.",
     "report": "Tell a run on a page or in a picture.",
+    "watch": "Follow a run live.",
     "checkpoints": "List checkpoints with their health.",
     "quarantine": "List the shards that are left out.",
-    "ctl": "An operator's word to a run: stop, release, approve.",
+    "ctl": "An operator's word to a run: stop, checkpoint, rollback, lr, clip, approve, release.",
+    "silence": "Announce a planned disturbance.",
     "lint": "Check policies.",
     "show": "Print the policy in force.",
     "plan": "Show what a policy means over the run.",
@@ -23,6 +26,8 @@ COMMANDS = {
     "test": "Run policy cases: series, and what must be decided on them.",
     "diff": "Say what a change of a policy means, and what it changes on recordings.",
     "replay": "Say what a policy would have done on recordings.",
+    "init": "Begin in an existing project.",
+    "doctor": "Say what is missing here.",
 }
 
 

@@ -51,6 +51,9 @@ def command(arguments: tuple[str, ...]) -> int:
     telling.summary(state, time.monotonic() - began)
     if state.status == "held":
         click.echo("\n".join(ending.last_page(rules, state, run)))
+    if state.status == "preempted" and supervisor.notice == "SIGUSR1" and config.launcher.get("requeue"):
+        wrong = registry.load("launchers", str(config.launcher["kind"])).requeue()
+        click.echo(f"the scheduler was asked to requeue: {wrong or 'it will'}")
     return ending.exit_code(state)
 
 
@@ -66,7 +69,7 @@ def _run_dir(config: Config) -> RunDir:
     if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(f"run.dir={path} cannot be written to")
     run = RunDir(path)
-    if not run.journal.exists() and any(path.iterdir()):
+    if not run.journal.exists() and not run.batch.exists() and any(path.iterdir()):
         raise ConfigError(f"run.dir={path} is not empty and holds no run; name an empty or a new folder")
     if run.journal.exists():
         journal.header_of(run.journal)

@@ -56,7 +56,7 @@ class Telling:
                 self._decision(fact)
             case Outcome() if fact.status == "failed":
                 self._say(state, f"action {fact.action} failed: {fact.detail}", "red")
-            case Launched():
+            case Launched() if fact.pid:
                 origin = f"from {fact.checkpoint}" if fact.checkpoint else "from the beginning"
                 self._say(state, f"attempt {fact.attempt} runs {origin} (process {fact.pid} on {fact.host})", "green")
             case Exited():

@@ -3,11 +3,12 @@
 from typing import Any
 
 from orchestrator.core.decide import plan
-from orchestrator.core.evolve import evolve
+from orchestrator.core.evolve import adopt, evolve
 from orchestrator.core.facts import Decision, Fact, Supervised
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import Incident, State, first
 from orchestrator.store.journal import to_json
+from orchestrator.store.recorded import rules_of
 
 
 class Retracing:
@@ -30,10 +31,17 @@ class Retracing:
         elif self._begun and not isinstance(fact, Supervised):
             self._compare(plan(self.rules, state), None)
         self._begun = True
+        if isinstance(fact, Supervised) and fact.text:
+            state = self._adopted(fact.text)
         self.state = evolve(self.rules, state, fact)
         old, new = state.incidents, self.state.incidents
         if old is not new and old and old[0].id != new[0].id:
             self.incidents |= {incident.id: incident for incident in old if incident.id < new[0].id}
+
+    def _adopted(self, text: str) -> State:
+        """The run was taken up under a changed policy: from here on that one is in force."""
+        before, self.rules = self.rules, rules_of({"policy": text})
+        return adopt(before, self.rules, self.state)
 
     def all_incidents(self) -> list[Incident]:
         """Every incident as it stood last, by number; those merged into another left out."""

@@ -10,6 +10,7 @@ rests on.
 
 import gc
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -69,13 +70,15 @@ def _heard(listener: Teacher | Retracing, recording: Recording) -> dict[str, Any
 
 
 class Counted:
-    """Step records, distinct steps and where they ended; memory grows with one bit a step."""
+    """Step records, distinct steps and where they ended; memory grows with the gaps, not with the steps."""
 
     def __init__(self) -> None:
         self.records = 0
+        self.steps = 0  # distinct ones
         self.first = 0
-        self.last = 0
-        self._bits: dict[int, int] = {}
+        self.last = -1
+        self._runs: list[list[int]] = []  # unbroken ones: first and last step
+        self._single: set[int] = set()  # steps told apart from any run
 
     def add(self, batch: Sequence[Fact]) -> None:
         """The step records of some facts."""
@@ -85,15 +88,23 @@ class Counted:
         if not self.records:
             self.first = steps[0]
         self.records += len(steps)
+        low, high = steps[0], steps[-1]
+        if low > self.last and high - low + 1 == len(steps) and steps == list(range(low, high + 1)):
+            self.steps += len(steps)
+            if self._runs and self._runs[-1][1] == low - 1:
+                self._runs[-1][1] = high
+            else:
+                self._runs.append([low, high])
+        else:
+            self._one_by_one(steps)
         self.last = max(self.last, *steps)
-        bits = self._bits
-        for step in steps:
-            bits[step >> 6] = bits.get(step >> 6, 0) | 1 << (step & 63)
 
-    @property
-    def steps(self) -> int:
-        """How many different steps there were."""
-        return sum(bits.bit_count() for bits in self._bits.values())
+    def _one_by_one(self, steps: Sequence[int]) -> None:
+        for step in steps:
+            at = bisect_right(self._runs, step, key=lambda run: run[0]) - 1
+            if step not in self._single and not (at >= 0 and step <= self._runs[at][1]):
+                self._single.add(step)
+                self.steps += 1
 
 
 @contextmanager

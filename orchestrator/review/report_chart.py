@@ -27,6 +27,7 @@ LEFT, RIGHT = 74.0, WIDTH - 26.0
 LOSS, RATE, STRIP = 300.0, 96.0, 22.0
 _SIZE, _LEADING = 16.5, 23.0
 _LEGEND_ATTEMPTS = 5
+_SAD = ("held", "failed")
 LOG_FROM = 3.0  # the loss is drawn on a logarithmic scale where its range is so many fold
 
 
@@ -84,7 +85,7 @@ def _title(story: Story) -> Markup:
     name = short(story.name, 50)
     return joined(
         words(MARGIN, 34, name, 21, font_weight=700),
-        words(WIDTH - MARGIN, 34, said, 15, fill=MUTED, text_anchor="end"),
+        words(WIDTH - MARGIN, 34, said, 15, fill=ALARM if state.status in _SAD else MUTED, text_anchor="end"),
     )
 
 
@@ -100,7 +101,7 @@ def _legend(story: Story, baseline: float) -> Markup:
     for text, stroke, opacity in entries:
         drawn.append(line(left, baseline - 5, left + 24, baseline - 5, stroke, stroke_width=4, stroke_opacity=opacity))
         drawn.append(words(left + 31, baseline, text, 15))
-        left += 50 + 0.87 * width_of(text, 15)
+        left += 48 + 0.95 * width_of(text, 15)
     for name in report_curves.eval_names(story)[:2]:
         drawn += [report_curves.diamond(left + 6, baseline - 5, INK), words(left + 18, baseline, short(name, 28), 15)]
         left += 40 + width_of(short(name, 28), 15)
@@ -137,7 +138,7 @@ def _rate(story: Story, x: Scale, rows: Rows) -> Markup:
     if not values:
         return Markup()
     low, high = extent([0.0, *values])
-    y = Scale(min(low, 0.0), high * 1.08, rows.rate + RATE, rows.rate)
+    y = Scale(min(low, 0.0), high * 1.25, rows.rate + RATE, rows.rate)
     marks = [(value, f"{value:.2g}") for value in ticks(y.low, y.high, 4)]
     return tag(
         "g",
@@ -182,5 +183,8 @@ def _steps(x: Scale, rows: Rows) -> Markup:
     drawn: list[Markup] = []
     for step in ticks(x.low, x.high, 8):
         drawn.append(line(x(step), rows.axis, x(step), rows.axis + 5, MUTED))
-        drawn.append(words(x(step), rows.axis + 21, f"{step:,.0f}", 14, fill=MUTED, text_anchor="middle"))
+        said, anchor = f"{step:,.0f}", "middle"
+        if x(step) + width_of(said, 14) / 2 > WIDTH - 8:
+            anchor = "end"
+        drawn.append(words(x(step), rows.axis + 21, said, 14, fill=MUTED, text_anchor=anchor))
     return joined(*drawn, words(x.end, rows.axis + 48, "step", 14, fill=MUTED, text_anchor="end"))

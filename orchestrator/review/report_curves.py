@@ -7,7 +7,7 @@ from orchestrator.review.report_markup import Markup, joined, number, tag
 from orchestrator.review.report_series import Point
 from orchestrator.review.report_story import EVAL, Story
 
-_EVAL_GAP = 6.0  # pixels between two evaluation marks at least
+_EVAL_GAP = 14.0  # pixels between two evaluation marks at least
 
 
 def curve(story: Story, name: str, x: Scale, y: Scale, width: float = 2.0) -> Markup:

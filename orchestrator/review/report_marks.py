@@ -16,7 +16,7 @@ _SIZE = 15.0
 
 
 class Label(NamedTuple):
-    """An incident's number and class above its place: `left` to `right` in one lane, pointing to `at`."""
+    """An incident's number and class above its onset `at`: `left` to `right` in one lane, text on either side."""
 
     incident: Incident
     at: float
@@ -24,6 +24,7 @@ class Label(NamedTuple):
     right: float
     lane: int
     said: str  # its class and answer, as far as there is room
+    after: bool  # the text stands to the right of the number
 
 
 def shown(story: Story) -> list[Incident]:
@@ -51,20 +52,31 @@ def labels(story: Story, x: Scale) -> list[Label]:
     order = sorted(shown(story), key=lambda i: (-SEVERITIES.index(i.severity), i.id))
     for incident in order:
         did = report_words.answer(story.actions(incident.id))
-        for said in dict.fromkeys((f"{incident.cls}: {did}" if did else incident.cls, incident.cls, "")):
-            if (label := _placed(incident, x(incident.onset), said, placed, x)) is not None:
-                placed.append(label)
-                break
+        full = f"{incident.cls}: {did}" if did else incident.cls
+        ways = ((full, True), (incident.cls, True), ("", True), ("", False))  # at last a stem may cross a text
+        tried = (_placed(incident, said, placed, x, clear) for said, clear in ways)
+        placed += [label for label in tried if label is not None][:1]
     return placed
 
 
-def _placed(incident: Incident, at: float, said: str, placed: list[Label], x: Scale) -> Label | None:
-    wide = 2 * _RADIUS + (8 + width_of(said, _SIZE) * 1.1 if said else 0)
-    left = min(max(at - _RADIUS, x.begin - _RADIUS), x.end + _RADIUS - wide)
+def _placed(incident: Incident, said: str, placed: list[Label], x: Scale, clear: bool) -> Label | None:
+    at = x(incident.onset)
+    beside = 8 + width_of(said, _SIZE) * 1.1 if said else 0.0
+    after = at + _RADIUS + beside < x.end + _RADIUS
+    left, right = at - _RADIUS - (0 if after else beside), at + _RADIUS + (beside if after else 0)
     for lane in range(LANES):
-        if all(label.lane != lane or label.right + 8 < left or left + wide + 8 < label.left for label in placed):
-            return Label(incident, at, left, left + wide, lane, said)
+        label = Label(incident, at, left, right, lane, said, after)
+        if not any(_meet(label, other, clear) for other in placed):
+            return label
     return None
+
+
+def _meet(one: Label, other: Label, clear: bool) -> bool:
+    """Whether two labels lie on each other, or (`clear`) the upper one's stem runs through the lower one."""
+    if one.lane == other.lane:
+        return one.left < other.right + 8 and other.left < one.right + 8
+    upper, lower = (one, other) if one.lane > other.lane else (other, one)
+    return clear and lower.left - 3 < upper.at < lower.right + 3
 
 
 def height(placed: list[Label]) -> float:
@@ -90,15 +102,14 @@ def badges(placed: list[Label], lanes_bottom: float, panel_top: float) -> Markup
     for label in placed:
         incident, tone = label.incident, colour(label.incident)
         y = lanes_bottom - LANE * label.lane - LANE / 2
-        centre = label.left + _RADIUS
-        stem = min(max(label.at, centre - _RADIUS), label.right)
+        centre = label.at
         drawn += [
-            line(stem, y, label.at, panel_top, tone, stroke_width=1.5, stroke_opacity=0.6),
+            line(centre, y, centre, panel_top, tone, stroke_width=1.5, stroke_opacity=0.6),
             tag("circle", cx=centre, cy=y, r=_RADIUS, fill=tone),
             words(centre, y + 4.6, str(incident.id), 13, fill=PAPER, text_anchor="middle", font_weight=700),
         ]
         if label.said:
             weight = 700 if incident.above_low else 400
-            text = words(centre + _RADIUS + 6, y + 5.2, label.said, _SIZE, fill=tone, font_weight=weight)
-            drawn.append(text)
+            at, anchor = (centre + _RADIUS + 6, "start") if label.after else (centre - _RADIUS - 6, "end")
+            drawn.append(words(at, y + 5.2, label.said, _SIZE, fill=tone, font_weight=weight, text_anchor=anchor))
     return joined(*drawn)

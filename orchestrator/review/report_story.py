@@ -122,8 +122,10 @@ class Story:
         return [incident for incident in self.state.incidents if incident.merged is None]
 
     def gravest(self) -> Incident | None:
-        """The most severe incident, of several the newest."""
-        return max(self.incidents(), key=lambda i: (SEVERITIES.index(i.severity), i.id), default=None)
+        """The most severe incident, of several the newest that was answered."""
+        answered = {ordered.action.incident for ordered in self.actions()}
+        order = [(SEVERITIES.index(i.severity), i.id in answered, i.id, i) for i in self.incidents()]
+        return max(order, default=(None,))[-1]
 
     def actions(self, incident: int | None = None) -> list[Ordered]:
         """What was decided (for one incident), in its order."""
@@ -148,19 +150,13 @@ def story(path: str | Path) -> Story:
     header = journal.header_of(run.journal)
     if not header:
         raise RunDirError(f"{path}: the run has not begun yet")
-    heard = Heard()
-    rules, _, state = fold(header, heard.through(journal.stream(run.journal)))
-    return _told(path, rules, state, header, heard)
+    return story_of(path, header, journal.stream(run.journal))
 
 
-def story_of(name: str, header: dict[str, Any], records: Iterable[Record]) -> Story:
-    """The story of records in memory."""
+def story_of(path: str | Path, header: dict[str, Any], records: Iterable[Record]) -> Story:
+    """The story of a journal's header and records."""
     heard = Heard()
     rules, _, state = fold(header, heard.through(records))
-    return _told(name, rules, state, header, heard)
-
-
-def _told(path: str | Path, rules: Rules, state: State, header: dict[str, Any], heard: Heard) -> Story:
     for ordered in state.actions:  # the newest ones, with what the metrics said of them
         heard.actions[ordered.action.id] = ordered
     return Story(os.path.basename(os.path.abspath(path)), str(path), rules, state, header, heard)

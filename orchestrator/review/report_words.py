@@ -51,7 +51,9 @@ def headline(story: Story) -> str:
     parts = [f"Step {incident.onset:,}: {WHAT[incident.cls]} ({incident.reason})."]
     done = [phrase for o in story.actions(incident.id) if (phrase := done_phrase(o))]
     if done:
-        parts.append(f"{_capital(', '.join(dict.fromkeys(done)))}.")
+        said = ", ".join(dict.fromkeys(done))
+        acted = any(o.applied for o in story.actions(incident.id))
+        parts.append(f"{_capital(said)}." if acted else f"Only decided, not done: {said}.")
     if incident.stage == "closed" and any(o.action.verb == "rollback" and o.applied for o in story.actions()):
         parts.append("The old level holds again.")
     return " ".join([*parts, stands(story)])
@@ -81,7 +83,7 @@ def action_phrase(action: Action) -> str:
         case "exclude":
             return f"host {', '.join(action.hosts)} left out"
         case "relaunch":
-            return f"relaunched from step {action.to_step or 0:,}"
+            return f"relaunched from step {action.to_step:,}" if action.to_step else "started from the beginning"
         case "hold":
             return "held for a person"
         case "stop":
@@ -111,12 +113,12 @@ def _cut(cut: Cut) -> str:
 def done_phrase(ordered: Ordered) -> str:
     """An action for the headline; empty where another says the same."""
     action = ordered.action
-    if action.verb in ("stop", "record", "notify", "relaunch", "dump"):
+    if action.verb in ("stop", "record", "notify", "relaunch", "dump", "hold"):
         return ""
     phrase = f"learning rate × {action.cuts[-1].factor:g}" if action.verb == "lr" and action.cuts else None
+    if action.verb == "quarantine" and action.shards:
+        phrase = f"{shards([short(name, 28) for name in action.shards], 1)} left out"
     phrase = phrase or action_phrase(action)
-    if not ordered.applied:
-        return f"would have: {phrase}"
     return f"{phrase} (failed)" if ordered.status == "failed" else phrase
 
 
@@ -172,7 +174,7 @@ def _done(actions: Sequence[Ordered], why: str) -> str:
     taken = [action_phrase(o.action) + (f" (failed: {o.detail})" if o.status == "failed" else "") for o in actions]
     begin = f"At step {actions[0].action.step:,}: " if actions[0].applied else "Not done, only decided: "
     back = next((o.action.why for o in actions if o.action.verb == "rollback"), "")
-    return f"{begin}{', '.join(taken)}." + (f" Chosen: {back}." if back else "")
+    return f"{begin}{', '.join(taken)}." + (f" Target chosen: {back}." if back else "")
 
 
 def _confirmed(actions: Sequence[Ordered]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from orchestrator.core.decide import plan
 from orchestrator.core.evolve import PACE_FACTOR, PACE_MIN, deadline, evolve
-from orchestrator.core.facts import Announced, Checkpoint, Decision, Exited, Fact, Launched, Outcome, Step, Tick
+from orchestrator.core.facts import Announced, Checkpoint, Decision, Exited, Fact, Launched, Order, Outcome, Step, Tick
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import FINAL, Incident, State, Status, find, first, put
 from orchestrator.review import assumed
@@ -86,6 +86,8 @@ class Teacher:
         if isinstance(fact, Exited) and self.state.status in FINAL:
             self.state = self.state._replace(status="running")
         state = evolve(self.rules, self.state, fact)
+        if isinstance(fact, Order):  # what an operator wanted was done, or not, in the recording
+            state = state._replace(orders=())
         self._collect(self.state, state)
         self.state = self._answers(state) if state.waiting else state
 
@@ -160,7 +162,7 @@ class Teacher:
         state = self._unanswered(state)
         while state.waiting:
             standing: Status = "running" if state.status in ("starting", "running", "stopping") else "relaunching"
-            asked = state._replace(status=standing, stop="", pending=0)
+            asked = state._replace(status=standing, stop="", orders=(), pending=0, not_before=0.0)
             decision = plan(self.rules, asked)
             if decision is None:
                 break

@@ -241,14 +241,15 @@ class JobWorld:
     def _gone(self, folder: AttemptDir, within: float, pulse: Path | None = None) -> bool:
         """Wait until the attempt has its exit record; a vanished keeper is as good once nothing is left.
 
-        A job that writes nothing to `pulse` for a while is stuck and will not answer: no more waiting then.
+        A job that writes nothing to `pulse` for a while is stuck and will not answer: no more waiting then. One
+        that said its last word has answered, and is only slow to leave.
         """
         deadline = time.monotonic() + within
         beat, still = -1, time.monotonic()
         while read_json(folder.exit) is None:
             if pulse is not None and (size := _size(pulse)) != beat:
                 beat, still = size, time.monotonic()
-            if pulse is not None and time.monotonic() - still > SILENT:
+            if pulse is not None and time.monotonic() - still > SILENT and not _ended(pulse):
                 return False
             process = read_json(folder.process)
             if process is not None and here(process) and not alive(process["keeper"]) and not self._members(folder):
@@ -293,6 +294,16 @@ class JobWorld:
             self._signal(process.get("keeper"), signal.SIGKILL)
         if left := self._members(folder):
             raise OSError(f"processes {[member.pid for member in left]} cannot be ended")
+
+
+def _ended(pulse: Path) -> bool:
+    """Whether the last line of a telemetry file is the trainer's last word."""
+    try:
+        with open(pulse, "rb") as file:
+            file.seek(max(_size(pulse) - 4096, 0))
+            return b'"type":"end"' in file.read().rstrip().rpartition(b"\n")[2].replace(b" ", b"")
+    except OSError:
+        return False
 
 
 def _size(path: Path) -> int:

@@ -6,6 +6,7 @@ errors of a text are found, except that a text which does not scan ends at its f
 
 import io
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,7 +84,9 @@ def parse(source: str, file: str) -> Text:
         text.findings.append(Finding(Mark(file, 1, 1), "ORC001", "the file is too large for a policy"))
         return text
     try:
-        node = YAML(typ="safe", pure=True).compose(io.StringIO(source))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an anchor used twice is one of our findings
+            node = YAML(typ="safe", pure=True).compose(io.StringIO(source))
     except MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
         mark = Mark(file, at.line + 1, at.column + 1) if at else Mark(file, 1, 1)

@@ -8,6 +8,7 @@ The trainer's own ModelCheckpoint files are left alone and not reported; ours ar
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback

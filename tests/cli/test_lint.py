@@ -175,3 +175,16 @@ def test_a_trainer_that_deletes_what_a_rollback_needs_is_named(tmp_path):
 
 def test_the_hook_can_do_all(tmp_path):
     assert call("lint", "tiny_gpt", "--conf", conf(tmp_path)).code == 0
+
+
+def test_overrides_are_linted_and_pointed_at():
+    said = call("lint", "pretrain", "limits.rollbacks.max=many")
+    assert said.code == 1
+    assert said.out.startswith("override 'limits.rollbacks.max=many':1:22 ORC013")
+    assert call("lint", "pretrain", "limits.rollbacks.max=2").code == 0
+
+
+def test_a_file_that_is_not_there_is_a_finding(tmp_path):
+    said = call("lint", tmp_path / "gone.yaml")
+    assert said.code == 1
+    assert "ORC004 cannot be read: No such file" in said.out

@@ -151,4 +151,11 @@ if __name__ == "__main__":
     FOLDER = RUN / "attempts" / f"{ATTEMPT:04d}"
     SCRIPT = json.loads(Path(sys.argv[1]).read_text())
     LEFT_OUT = {unquote(line) for line in Path(os.environ["ORCHESTRATE_QUARANTINE"]).read_text().split()}
-    Trainer().run()
+    if os.environ.get("RANK", "0") == "0":
+        try:
+            Trainer().run()
+        finally:
+            (FOLDER / "done").touch()
+    else:
+        while not (FOLDER / "done").exists():
+            time.sleep(0.05)
