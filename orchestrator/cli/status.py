@@ -34,9 +34,11 @@ def command(run: str, as_json: bool) -> int:
         ))  # fmt: skip
     healthy = [c for c in told["checkpoints"] if c["health"] == "healthy"]
     console.print(
-        f"checkpoints: {len(told['checkpoints'])}, {len(healthy)} healthy"
+        f"checkpoints: {sum(c['health'] != 'missing' for c in told['checkpoints'])}, {len(healthy)} healthy"
         + (f", newest healthy at step {healthy[-1]['step']}" if healthy else "")
     )
+    if told["cadence"]:
+        console.print(told["cadence"])
     for entry in told["quarantine"]:
         console.print(
             escape(f"left out: {entry['shard']} (incident {entry['incident']}, until {entry['expires_step']})")

@@ -50,7 +50,7 @@ from orchestrator.core.state import (
     put,
     stepped,
 )  # fmt: skip
-from orchestrator.core.storage import judged, no_room_until, save_failed, save_worked
+from orchestrator.core.storage import judged, no_room_until, remembered, save_failed, save_worked
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
@@ -341,7 +341,7 @@ def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
     key = (fact.attempt, fact.step, fact.path)
     others = tuple(c for c in state.checkpoints if (c.attempt, c.step, c.path) != key and c.path != fact.path)
     moved = None if state.moved is None else max(state.moved, fact.time)  # a save is a sign of life
-    state = state._replace(checkpoints=(*others, fact), moved=moved)
+    state = state._replace(checkpoints=remembered((*others, fact)), moved=moved)
     if fact.state != "saved":
         return save_failed(rules, state, fact) if fact.state == "failed" else state
     state = save_worked(saved(state, fact))

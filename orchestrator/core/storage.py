@@ -11,6 +11,7 @@ from orchestrator.core.facts import Checkpoint, Order
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import Incident, State, attempt_of, find, put
 
+GONE = 500  # checkpoints that are gone and still told of
 ROOM_WAIT = 1800.0  # seconds that a run waits for somebody to make room before it is held
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT|errno 28\b|errno 122\b", re.IGNORECASE)
 
@@ -26,6 +27,14 @@ def judged(state: State, order: Order) -> State:
         c._replace(state="corrupt", why=why) if c.step == step and c.state == "saved" else c for c in state.checkpoints
     )
     return state._replace(checkpoints=rejected, pins=pins)
+
+
+def remembered(checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    """All but the oldest of those that are gone: a run of months removes thousands."""
+    gone = [c for c in checkpoints if c.state == "missing"]
+    if len(gone) <= GONE:
+        return checkpoints
+    return tuple(c for c in checkpoints if c is not gone[0])
 
 
 def save_failed(rules: Rules, state: State, fact: Checkpoint) -> State:

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Action
 from orchestrator.core.health import health
+from orchestrator.core.interval import interval
 from orchestrator.core.policy import Rules
 from orchestrator.core.schedule import clip_at, lr_scale
 from orchestrator.core.state import Incident, State, attempt_of
@@ -100,6 +101,7 @@ def status_json(rules: Rules, state: State) -> dict[str, Any]:
         "pid": attempt.pid if attempt and running else None,
         "incidents": incidents_json(state),
         "checkpoints": checkpoints_json(rules, state),
+        "cadence": interval(state).words() if rules.policy.checkpoints.every.unit == "auto" else None,
         "quarantine": [
             {"shard": shard, "incident": incident, "expires_step": expires}
             for shard, incident, expires in state.levels.quarantine

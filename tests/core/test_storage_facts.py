@@ -172,3 +172,9 @@ class TestWhatACheckpointHolds:
         assert newest_complete(RULES, state).step == target
         word = health(RULES, state, state.checkpoints[1])
         assert word.health == ("suspect" if target == 100 else "healthy")
+
+    def test_a_run_of_months_does_not_remember_all_that_it_removed(self):
+        state = running(saved=())
+        for step in range(1, 1200):
+            state = evolve(RULES, state, Checkpoint(1, step, f"step-{step}", "missing", "removed by retention"))
+        assert [c.step for c in state.checkpoints] == list(range(700, 1200))

@@ -18,7 +18,7 @@ from orchestrator.store.policy_text import checked, load_text
 from tests.e2e.bucket import Bucket, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed (extra: s3)")
-pytest.importorskip("moto.server", reason="moto is not installed (extra: s3-test)")
+pytest.importorskip("moto.server", reason="moto is not installed (extra: test)")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 POLICY = """\

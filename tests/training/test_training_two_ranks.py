@@ -90,10 +90,15 @@ def test_sharded_gradients_have_one_norm_and_one_verdict(run_dir: Path) -> None:
     for rank in seen(run_dir, "sharded"):
         assert rank["frozen"]["before"] == rank["frozen"]["after"]
     steps = [line for line in lines(run_dir, 0, attempt=2) if line["type"] == "step"]
-    assert [line.get("skipped", False) for line in steps] == [False, True]
+    assert [line.get("skipped", False) for line in steps] == [False, True, False]
     assert "grad_norm" not in steps[0]["ranks"]
 
 
 def test_sharded_state_comes_back_as_it_was(run_dir: Path) -> None:
     for rank in seen(run_dir, "sharded"):
-        assert (rank["restored"], rank["same"], rank["same_moments"]) == (2, True, True)
+        assert (rank["restored"], rank["same"], rank["same_moments"]) == (3, True, True)
+
+
+def test_what_is_written_in_the_background_is_told_once_all_ranks_have(run_dir: Path) -> None:
+    told = [(line["step"], line["state"]) for line in lines(run_dir, 0, attempt=2) if line["type"] == "checkpoint"]
+    assert told == [(step, state) for step in (2, 3, 4) for state in ("started", "saved")]

@@ -86,12 +86,15 @@ def sharded(rank: int) -> dict[str, object]:
         frozen["after"] = [value for p in local for value in p.flatten().tolist()]
         run.step(step, loss=loss)
     run.save(2, {"model": model, "optimizer": optimizer})
+    run.save(3, {"model": model, "optimizer": optimizer}, wait=False)
+    run.step(3, loss=loss)  # the ranks' own exchange, while their checkpoint is being written
+    run.save(4, {"model": model, "optimizer": optimizer})
     moments = [state["exp_avg"].to_local().clone() for state in optimizer.state.values()]
 
     again = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Linear(6, 2))
     fully_shard(again, mesh=dist.device_mesh.init_device_mesh("cpu", (2,)))
     fresh = torch.optim.AdamW(again.parameters(), lr=0.1)
-    os.environ[wire.ATTEMPT], os.environ[wire.RESUME] = "3", str(Path(os.environ[wire.RUN_DIR]) / "checkpoints/step-2")
+    os.environ[wire.ATTEMPT], os.environ[wire.RESUME] = "3", str(Path(os.environ[wire.RUN_DIR]) / "checkpoints/step-3")
     restored = orchestrator.attach(fresh).restore({"model": again, "optimizer": fresh})
     back = [state["exp_avg"].to_local() for state in fresh.state.values()]
     same = all(torch.equal(a.to_local(), b) for a, b in zip(again.parameters(), local, strict=True))
