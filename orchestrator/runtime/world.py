@@ -21,7 +21,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from orchestrator import registry, wire
 from orchestrator.config import AttemptDir, Config, RunDir
 from orchestrator.core.facts import Announced, Fact, Launched
-from orchestrator.core.launch import Start, filled, tokens
+from orchestrator.core.launch import Start, command, tokens
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import plan_of
 from orchestrator.core.state import Levels
@@ -146,8 +146,7 @@ class JobWorld:
         fill |= {"{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path)}
         launcher = registry.load("launchers", str(self._config.launcher["kind"]))
         reset = self.levels.reset_at == step
-        words = [filled(word, fill) for word in self._words(checkpoint, reset)]
-        words = launcher.command(words, self._config.launcher)
+        words = launcher.command(command(self._words(checkpoint, reset), fill), self._config.launcher)
         env = {
             wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
             wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: scale, MARK: mark,

@@ -52,4 +52,4 @@ def save(run: Run, engine: Any, step: int) -> None:
     folder = run.folder()
     if folder is not None:
         engine.save_checkpoint(str(folder), tag=f"global_step{step}")
-        run.saved(step, folder / f"global_step{step}")
+        run.saved(step, f"{folder}/global_step{step}")

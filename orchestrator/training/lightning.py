@@ -91,7 +91,7 @@ class Supervision(Callback):  # type: ignore[misc]
     def _save(self, trainer: Any, step: int) -> None:
         folder = self.run.folder()
         if folder is not None:
-            path = folder / f"step={step}.ckpt"
+            path = f"{folder}/step={step}.ckpt"
             trainer.save_checkpoint(path)
             self.run.saved(step, path)
 
