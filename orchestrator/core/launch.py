@@ -65,6 +65,25 @@ def skipped(windows: Sequence[tuple[int, int]], after: int) -> list[int]:
     return sorted({step for low, high in windows for step in range(max(low, after + 1), high + 1)})
 
 
+def command(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """The words of one launch. A word that is `{skip}` alone becomes one word a step; none, and its option goes too.
+
+    >>> command(["t", "--no", "{skip}", "--lr={lr}"], {"{skip}": "4,5", "{lr}": "0.1"})
+    ['t', '--no', '4', '5', '--lr=0.1']
+    >>> command(["t", "--no", "{skip}", "--lr={lr}"], {"{skip}": "", "{lr}": "0.1"})
+    ['t', '--lr=0.1']
+    """
+    found: list[str] = []
+    for word in words:
+        if word != "{skip}":
+            found.append(filled(word, values))
+        elif values["{skip}"]:
+            found += values["{skip}"].split(",")
+        elif found and found[-1].startswith("-"):
+            found.pop()
+    return found
+
+
 def filled(word: str, values: Mapping[str, str]) -> str:
     """A word of the command with our exact tokens replaced; every other brace stays.
 

@@ -19,7 +19,7 @@ import psutil
 from orchestrator import registry, wire
 from orchestrator.config import AttemptDir, Config, RunDir
 from orchestrator.core.facts import Action, Announced, Checkpoint, Fact, Launched
-from orchestrator.core.launch import Start, filled, tokens
+from orchestrator.core.launch import Start, command, tokens
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import plan_of
 from orchestrator.core.state import Levels
@@ -174,9 +174,8 @@ class JobWorld:
         fill |= {"{quarantine}": str(folder.quarantine), "{run_dir}": str(self._run.path)}
         launcher = registry.load("launchers", str(self._config.launcher["kind"]))
         reset = self.levels.reset_at == step
-        words = [filled(word, fill) for word in self._words(checkpoint, reset)]
         options = {**self._config.launcher, "attempt": attempt, "exclude": self.levels.hosts}
-        words = launcher.command(words, options)
+        words = launcher.command(command(self._words(checkpoint, reset), fill), options)
         env = {
             wire.RUN_DIR: str(self._run.path), wire.ATTEMPT: str(attempt), wire.RESUME: checkpoint,
             wire.QUARANTINE: str(folder.quarantine), wire.LR_SCALE: scale, MARK: mark,

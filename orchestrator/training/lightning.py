@@ -8,7 +8,6 @@ The trainer's own ModelCheckpoint files are left alone and not reported; ours ar
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback
@@ -92,7 +91,7 @@ class Supervision(Callback):  # type: ignore[misc]
     def _save(self, trainer: Any, step: int) -> None:
         folder = self.run.folder()
         if folder is not None:
-            path = Path(folder) / f"step={step}.ckpt"
+            path = f"{folder}/step={step}.ckpt"
             trainer.save_checkpoint(path)
             self.run.saved(step, path)
 

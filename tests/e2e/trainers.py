@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-CUT = 0.05
+CUT, HALF = 0.02, 0.5
 POLICY = """\
 version: 1
 extends: pretrain
@@ -27,7 +27,7 @@ spikes:
   persistent:
     confirm: {for: 8 steps}
     respond:
-      - [rollback, {lr: 5%}, {quarantine: suspect window}, relaunch]
+      - [rollback, {lr: CUT}, {quarantine: suspect window}, relaunch]
       - [hold]
 limits: {lr_floor: 0.1%, quarantine: {max_share: 20%}}
 failures: {hang: {after: 60s}}
@@ -71,8 +71,7 @@ class Seen:
 
 
 def configured(folder: Path, job: Job, fault: str) -> Path:
-    """The run's configuration and policy, written into `folder`."""
-    (folder / "policy.yaml").write_text(POLICY)
+    """The run's configuration, written into `folder`."""
     if job.module == "nano":
         return _written(folder, untouched(folder))
     output = ["--output={run_dir}/checkpoints"] if job.module == "hf" else []
@@ -116,9 +115,14 @@ def _written(folder: Path, values: dict[str, Any]) -> Path:
     return path
 
 
+def cut_of(job: Job) -> float:
+    return HALF if job.module == "nano" else CUT
+
+
 def supervised(folder: Path, job: Job, fault: str, timeout: float = 240.0) -> Seen:
     """Run a job under the supervisor to its end."""
     conf = configured(folder, job, fault)
+    (folder / "policy.yaml").write_text(POLICY.replace("{lr: CUT}", f"{{lr: {100 * cut_of(job):g}%}}"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORCHESTRATE_")}
     environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, "-m", "orchestrator.cli", "run", f"conf={conf}"]
@@ -163,7 +167,7 @@ def judged(found: Seen) -> list[str]:
 def _by_arguments(found: Seen) -> list[str]:
     """A trainer whose log tells no rate: the archived checkpoint, the argument, and an outcome that admits it."""
     wrong = []
-    for command, rate, resumed in zip(found.commands, ("0.1", f"{0.1 * CUT:.12g}"), (False, True), strict=True):
+    for command, rate, resumed in zip(found.commands, ("0.1", f"{0.1 * HALF:.12g}"), (False, True), strict=True):
         if f"--learning_rate={rate}" not in command or ("--init_from=resume" in command) != resumed:
             wrong.append(f"launched as {command}")
     actions = {action["verb"]: action for incident in found.status["incidents"] for action in incident["actions"]}

@@ -17,7 +17,7 @@ init_from = "scratch"
 learning_rate = 0.1
 grad_clip = 0.0
 max_iters = 300
-eval_interval = 25
+eval_interval = 60
 harder_from = 150
 
 for argument in sys.argv[1:]:
@@ -60,7 +60,7 @@ while True:
         torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    time.sleep(0.02)
+    time.sleep(0.04)
     print(
         f"iter {iter_num}: loss {loss.item():.4f}, time {(time.time() - began) * 1000:.2f}ms, mfu -100.00%", flush=True
     )

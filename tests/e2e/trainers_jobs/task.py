@@ -13,7 +13,7 @@ VOCABULARY, LENGTH, ROWS = 16, 15, 64
 SHARD_STEPS = 40
 SHARDS = tuple(f"shard-{number:02d}" for number in range(20))
 BAD = SHARDS[3]  # read in steps 121 ... 160
-RISE_AT, RISE = 120, 20.0  # the mistake in the schedule: from then on the rate is so many times higher
+RISE_AT, RISE = 120, 60.0  # the mistake in the schedule: from then on the rate is so many times higher
 
 
 class Batch(NamedTuple):

@@ -1,0 +1,123 @@
+"""What the metrics say of our own actions, and of a resume that brought back what nobody ordered."""
+
+from orchestrator import registry
+from orchestrator.core.facts import Exited
+from orchestrator.core.policy import Policy
+from orchestrator.core.state import Ordered, State
+from tests.simulation import Job, Trouble, policy
+
+RATE = 1e-3  # of the simulated job, before any cut
+
+
+def spiked(more: Trouble = lambda attempt, step: None) -> Trouble:
+    """A level that does not come back in attempt 1; what `more` says on top of it."""
+
+    def trouble(attempt: int, step: int) -> dict[str, object] | str | None:
+        own = more(attempt, step)
+        if isinstance(own, str):
+            return own
+        risen: dict[str, object] = {"loss": 4.0} if attempt == 1 and step > 400 else {}
+        return {**risen, **(own or {})}
+
+    return trouble
+
+
+def run(trouble: Trouble, of: Policy | None = None, total: int = 700) -> State:
+    job = Job(registry.bind(of or policy("tiny_gpt", schedule="null", phases="{}")), trouble, total)
+    return job.run()
+
+
+def cut(state: State) -> Ordered:
+    return next(o for o in state.actions if o.action.verb == "lr")
+
+
+def classes(state: State) -> list[str]:
+    return [incident.cls for incident in state.incidents]
+
+
+def test_a_cut_that_acts_is_confirmed() -> None:
+    state = run(spiked())
+    assert (cut(state).status, state.status) == ("confirmed", "completed")
+    assert "lr_mismatch" not in classes(state)
+
+
+def test_a_cut_that_the_checkpoint_undoes_holds_the_run_and_names_both_rates() -> None:
+    state = run(spiked(lambda attempt, step: {"lr": RATE} if attempt == 2 else None))
+    assert (cut(state).status, state.status) == ("refuted", "held")
+    assert "lr 0.001 at step" in cut(state).detail
+    assert "ordered 0.0005" in cut(state).detail
+    assert "lr_mismatch" in classes(state)
+
+
+def test_a_rate_that_is_right_on_the_first_records_only_is_refuted() -> None:
+    for right in (1, 3, 6):
+
+        def back(attempt: int, step: int, right: int = right) -> dict[str, object] | None:
+            return {"lr": RATE} if attempt == 2 and step > 350 + right else None
+
+        state = run(spiked(back))
+        assert (cut(state).status, state.status) == ("refuted", "held"), right
+        assert "it was right before" in cut(state).detail
+
+
+def test_a_policy_may_go_on_with_a_refuted_cut() -> None:
+    known = policy("tiny_gpt", schedule="null", phases="{}", failures__lr_mismatch="{respond: [record]}")
+    state = run(spiked(lambda attempt, step: {"lr": RATE} if attempt == 2 else None), known)
+    assert (cut(state).status, state.status) == ("refuted", "completed")
+    assert "lr_mismatch" in classes(state)
+
+
+def test_a_log_without_a_rate_cannot_tell() -> None:
+    state = run(spiked(lambda attempt, step: {"lr": None}))
+    assert (cut(state).status, state.status) == ("unverifiable", "completed")
+    assert "the metrics do not tell" in cut(state).detail
+
+
+class Asserts(Job):
+    """A trainer that does not start with another rate than its checkpoint's."""
+
+    def _step(self) -> None:
+        if self.attempt == 1:
+            super()._step()
+            return
+        self.alive = False
+        why = "AssertionError: learning rate 0.0005 and checkpoint value 0.001 do not match (exit code 1)"
+        self.tell(Exited(self.attempt, 1, None, "crash", why, self.time))
+
+
+def test_a_trainer_that_refuses_the_new_rate_is_not_started_with_it_again() -> None:
+    state = Asserts(registry.bind(policy("tiny_gpt", schedule="null", phases="{}")), spiked(), 700).run()
+    assert (state.status, state.attempt) == ("held", 2)
+    assert cut(state).status == "refuted"
+    assert "option" in cut(state).detail
+    assert dict(state.counts.failures).get("crash", 0) == 0
+
+
+def test_a_warm_up_begun_again_after_a_crash_is_seen_at_its_first_record() -> None:
+    def crashes(attempt: int, step: int) -> dict[str, object] | str | None:
+        if attempt == 1:
+            return "crash" if step == 420 else None
+        return {"lr": 1e-6 * (step - 400)}
+
+    state = run(crashes)
+    (incident,) = [i for i in state.incidents if i.cls == "lr_mismatch"]
+    assert (incident.onset, incident.severity) == (401, "medium")
+    assert "1e-06" in incident.reason
+    assert state.status == "completed"
+
+
+def test_a_resume_on_other_weights_is_seen_where_steps_overlap() -> None:
+    def forgets(attempt: int, step: int) -> dict[str, object] | str | None:
+        if attempt == 1:
+            return "crash" if step == 440 else None
+        return {"loss": 2.9} if step < 430 else None
+
+    state = run(forgets)
+    (incident,) = [i for i in state.incidents if i.cls == "resume_mismatch"]
+    assert incident.detected <= 410
+    assert "loss 2.9 after the resume" in incident.reason
+
+
+def test_a_resume_that_goes_on_as_before_raises_nothing() -> None:
+    state = run(lambda attempt, step: "crash" if attempt == 1 and step == 440 else None)
+    assert classes(state) == ["crash"]
