@@ -39,8 +39,8 @@ def shell(*words, blocked=(), env=()):
 def test_help_says_what_to_type_next(name):
     said = call(name, "--help")
     assert said.code == 0
-    assert "Example:" in said.out
-    assert f"orchestrate {name}" in said.out
+    assert "Example" in said.out
+    assert f"orchestrate {name}" in " ".join(said.out.split())
 
 
 def test_the_first_help_lists_every_command_and_where_to_begin():
