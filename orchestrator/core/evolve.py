@@ -240,7 +240,7 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
                 cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            head = head._replace(rung=_rung(rules, state, head))
+            head = head._replace(rung=_rung(rules, state, head._replace(stage="open")))
             state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
             return _want(state, head.id)
     return state
