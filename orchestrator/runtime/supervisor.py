@@ -69,6 +69,7 @@ class Supervisor:
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
         self._reaper = Reaper()
+        self._look = 0.0
         self._saved_at = 0  # the record of the newest snapshot
         self._watches: dict[int, Watch] = {}
         self._signals: list[str] = []
@@ -148,9 +149,11 @@ class Supervisor:
 
     def _look_around(self) -> None:
         """What comes by no thread of its own: the heartbeat, signals, operators' orders, the time."""
-        self._lease.beat()
-        self._reaper.look()
-        self._obey_orders()
+        if time.monotonic() >= self._look:
+            self._look = time.monotonic() + BEAT
+            self._lease.beat()
+            self._reaper.look()
+            self._obey_orders()
         if self._signals:
             self._answer_signals()
         if self._detach_at is not None and time.monotonic() >= self._detach_at:
