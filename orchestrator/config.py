@@ -237,6 +237,11 @@ class RunDir:
         return self.path / "orders"
 
     @property
+    def snapshot(self) -> Path:
+        """The state at some place of the journal."""
+        return self.path / "snapshot.json"
+
+    @property
     def batch(self) -> Path:
         """The script that a scheduler was given."""
         return self.path / "submit.sh"

@@ -6,6 +6,7 @@ Nothing here decides. A crash at any point is recovered by folding the journal: 
 trusted, what has no outcome is applied again, what was not decided yet is decided now.
 """
 
+import contextlib
 import queue
 import signal
 import threading
@@ -31,12 +32,14 @@ from orchestrator.runtime.reaper import Reaper
 from orchestrator.runtime.storage import Place, Storage
 from orchestrator.runtime.watch import TOLD, Watch
 from orchestrator.runtime.world import JobWorld
-from orchestrator.store.journal import Journal, Record
+from orchestrator.store import snapshot
+from orchestrator.store.journal import START, Journal, Record
 from orchestrator.store.policy_text import Loaded, yaml_dump
-from orchestrator.store.recorded import fold
+from orchestrator.store.recorded import Recorded, fold, rules_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 NEWS = frozenset({"held", "failed", "stopped"})  # endings that a person wants to be told of
+SNAPSHOT = 50_000  # records between two snapshots of the state
 SECOND_THOUGHT = 3.0  # seconds between the first Ctrl-C and the leaving
 BEAT = 0.2  # seconds the loop waits at most: orders and the heartbeat are looked after in between
 Item: TypeAlias = Record | Exception
@@ -58,8 +61,9 @@ class Supervisor:
         self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
         self._world = JobWorld(config, run, rules.policy, lambda fact: self._queue.put(Record(fact)), self._clock)
         self._world.epoch = self._lease.epoch
+        self._known = snapshot.load(run.snapshot)
         try:
-            self._journal = Journal(run.journal, _header(config, loaded))
+            self._journal = Journal(run.journal, _header(config, loaded), self._known.mark if self._known else START)
         except BaseException:
             self._lease.release()
             raise
@@ -74,6 +78,8 @@ class Supervisor:
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
         self._reaper = Reaper()
+        self._look = 0.0
+        self._saved_at = 0  # the record of the newest snapshot
         self._watches: dict[int, Watch] = {}
         self._signals: list[str] = []
         self._detach_at: float | None = None
@@ -101,12 +107,14 @@ class Supervisor:
 
     def _recover(self) -> bool:
         """Fold the journal; the past is not decided again. Whether the policy is another than before."""
-        recorded = fold(self._journal.header, self._journal.recovered)
+        start, header = None, self._journal.header
+        if self._known is not None and self._journal.begin.number:
+            rules = rules_of({**header, "policy": self._known.policy})
+            start, self._read_to = Recorded(rules, self._known.digest, self._known.state), self._known.read_to
+        recorded = fold(header, self._journal.recovered, start)
         for record in self._journal.recovered:
-            if isinstance(record.fact, TOLD):
-                known, attempt = self._read_to, record.fact.attempt
-                offset, told = known.get(attempt, (0, 0))
-                known[attempt] = (record.at.offset, 0) if record.at else (offset, told + 1)
+            self._remember(record)
+        self._saved_at = self._journal.begin.number
         self._journal.recovered = []
         self.state = adopt(recorded.rules, self._rules, recorded.state)
         return recorded.digest != self._policy.digest
@@ -157,9 +165,11 @@ class Supervisor:
 
     def _look_around(self) -> None:
         """What comes by no thread of its own: the heartbeat, signals, operators' orders, the time."""
-        self._lease.beat()
-        self._reaper.look()
-        self._obey_orders()
+        if time.monotonic() >= self._look:
+            self._look = time.monotonic() + BEAT
+            self._lease.beat()
+            self._reaper.look()
+            self._obey_orders()
         if self._signals:
             self._answer_signals()
         if self._detach_at is not None and time.monotonic() >= self._detach_at:
@@ -199,6 +209,7 @@ class Supervisor:
             return
         fact = record.fact
         self._journal.append(record)
+        self._remember(record)
         self.state, decisions = core.decide(self._rules, self.state, fact)
         if decisions:
             self._lease.check()
@@ -218,6 +229,24 @@ class Supervisor:
         if isinstance(fact, Checkpoint):
             self._keep_house(fact)
         self._listen(self.state, fact)
+        if self._journal.end.number - self._saved_at >= SNAPSHOT:
+            self._save()
+
+    def _remember(self, record: Record) -> None:
+        """How far telemetry was read, for whoever comes after us."""
+        if isinstance(record.fact, TOLD):
+            attempt = record.fact.attempt
+            offset, told = self._read_to.get(attempt, (0, 0))
+            self._read_to[attempt] = (record.at.offset, 0) if record.at else (offset, told + 1)
+
+    def _save(self) -> None:
+        """A snapshot: a shortcut for the next supervisor, never missed where it cannot be written."""
+        self._saved_at = self._journal.end.number
+        self._journal.sync()
+        text = yaml_dump(self._policy.raw)
+        made = snapshot.Snapshot(self._journal.end, self._policy.digest, text, self._read_to, self.state)
+        with contextlib.suppress(OSError, TypeError):
+            snapshot.save(self._run.snapshot, made)
 
     def _keep_house(self, fact: Checkpoint) -> None:
         """Digests for a complete checkpoint, and what the policy keeps no longer: journaled first, then removed."""

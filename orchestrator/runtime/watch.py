@@ -21,7 +21,8 @@ from orchestrator.telemetry._text import Lines
 from orchestrator.wire import TELEMETRY, read_json
 
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
-POLL = 0.05
+POLL = 0.1
+LOOK = 0.25  # seconds between two looks at the processes, which cost more than a look at a file
 CHUNK = 1 << 20
 FAR_PATIENCE = 15.0  # seconds without a count from a keeper on another host
 KEEPER_START = 20.0  # seconds after which a keeper that wrote nothing counts as dead
@@ -51,6 +52,7 @@ class Watch(threading.Thread):
         self._stepped = place != (0, 0)
         self._began = self._beaten = time.monotonic()
         self._beat: Any = None
+        self._look = 0.0
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -73,6 +75,8 @@ class Watch(threading.Thread):
     def _read(self) -> bool:
         """Pass on what was appended; whether there may be more."""
         try:
+            if self._file.stat().st_size <= self._offset:
+                return False
             with open(self._file, "rb") as file:
                 file.seek(self._offset)
                 data = file.read(CHUNK)
@@ -117,9 +121,12 @@ class Watch(threading.Thread):
 
     def _ended(self) -> dict[str, Any] | None:
         """The exit record, or one made here when the keeper was killed and nothing of the job is left."""
-        record = read_json(self._folder.exit)
-        if record is not None:
+        if self._folder.exit.exists() and (record := read_json(self._folder.exit)) is not None:
             return dict(record)
+        now = time.monotonic()
+        if now < self._look:
+            return None
+        self._look = now + LOOK
         process = read_json(self._folder.process)
         if process is None:
             late = time.monotonic() - self._began > KEEPER_START

@@ -111,26 +111,46 @@ def _checked(line: bytes) -> dict[str, Any] | None:
         return None
 
 
+class Mark(NamedTuple):
+    """A place in a journal: the lines before it, their bytes and their checksum."""
+
+    number: int
+    size: int
+    crc: int
+
+
+START = Mark(0, 0, 0)
+
+
 class Contents(NamedTuple):
-    """A whole journal: its header, its records, and how many bytes of it are sound."""
+    """A journal: its header, its records from a mark on, and the mark where what is sound of it ends."""
 
     header: dict[str, Any]
     records: list[Record]
-    size: int
+    begin: Mark
+    end: Mark
 
 
-def read(path: Path) -> Contents:
-    """Everything up to a torn end; RunDirError on damage elsewhere."""
-    header: dict[str, Any] = {}
+def read(path: Path, mark: Mark = START) -> Contents:
+    """Everything after a mark up to a torn end, all of it where the mark does not fit; RunDirError on damage."""
+    header = header_of(path)
+    begin = mark if mark.size and mark.crc == _crc(path, mark.size) else START
     records: list[Record] = []
-    size = 0
-    for number, (content, length) in enumerate(_lines(path)):
-        if number == 0:
-            header = content["body"]
-        else:
+    number, size, crc = begin
+    for content, line in _lines(path, begin):
+        if number:
             records.append(_record(content))
-        size += length
-    return Contents(header, records, size)
+        number, size, crc = number + 1, size + len(line), zlib.crc32(line, crc)
+    return Contents(header, records, begin, Mark(number, size, crc))
+
+
+def _crc(path: Path, size: int) -> int | None:
+    """The checksum of the first so many bytes; None where there are fewer."""
+    crc, left = 0, size
+    with open(path, "rb") as file:
+        while left and (data := file.read(min(left, 1 << 20))):
+            crc, left = zlib.crc32(data, crc), left - len(data)
+    return None if left else crc
 
 
 def _record(content: dict[str, Any]) -> Record:
@@ -152,18 +172,19 @@ def header_of(path: Path) -> dict[str, Any]:
     return first[0]["body"] if first else {}
 
 
-def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+def _lines(path: Path, begin: Mark = START) -> Iterator[tuple[dict[str, Any], bytes]]:
     try:
         with open(path, "rb") as file:
+            file.seek(begin.size)
             pending: tuple[int, bytes] | None = None
-            for number, line in enumerate(file):
+            for number, line in enumerate(file, begin.number):
                 if pending is not None:
                     raise RunDirError(f"{path}:{pending[0] + 1}: the journal is damaged here; nothing was changed")
                 content = _checked(line)
                 if content is None or content["n"] != number:
                     pending = (number, line)
                     continue
-                yield content, len(line)
+                yield content, line
     except OSError as error:
         raise RunDirError(f"{path}: the journal cannot be read: {error.strerror}") from error
     if pending is not None and pending[1].endswith(b"\n"):
@@ -198,19 +219,23 @@ class Tail:
 class Journal:
     """The one writer's handle. Steps are appended as they come; a decision is on disk before `append` returns."""
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
-        """Open for appending: a new one with this header, or an old one after its last sound line."""
+    def __init__(self, path: Path, header: dict[str, Any], mark: Mark = START) -> None:
+        """Open for appending: a new one with this header, or an old one after its last sound line.
+
+        `recovered` holds the records after `mark`, or all of them where it does not fit; `begin` says which.
+        """
         self.path = path
         self.recovered: list[Record] = []
         self.header = header
+        self.begin = self.end = START
         new = not path.exists() or path.stat().st_size == 0
         if not new:
-            contents = read(path)
+            contents = read(path, mark)
             new = not contents.header
             self.recovered, self.header = contents.records, contents.header or header
-            if contents.size != path.stat().st_size:
-                os.truncate(path, contents.size)
-        self._number = 0 if new else len(self.recovered) + 1
+            self.begin, self.end = contents.begin, contents.end
+            if self.end.size != path.stat().st_size:
+                os.truncate(path, self.end.size)
         try:
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -227,11 +252,11 @@ class Journal:
             self.sync()
 
     def _write(self, tag: str, body: Any, at: At | None) -> None:
-        line = line_of(self._number, tag, body, at)
+        line = line_of(self.end.number, tag, body, at)
         written = 0
         while written < len(line):
             written += self._file.write(line[written:])
-        self._number += 1
+        self.end = Mark(self.end.number + 1, self.end.size + len(line), zlib.crc32(line, self.end.crc))
 
     def sync(self) -> None:
         """To the disk."""

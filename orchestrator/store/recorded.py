@@ -41,9 +41,9 @@ def after(header: dict[str, Any], now: Recorded, fact: Fact) -> Recorded:
     return Recorded(rules, digest, evolve(rules, state, fact))
 
 
-def fold(header: dict[str, Any], records: Iterable[Record]) -> Recorded:
+def fold(header: dict[str, Any], records: Iterable[Record], start: Recorded | None = None) -> Recorded:
     """The state after all records; the past is not decided again."""
-    now = begun(header)
+    now = start or begun(header)
     for record in records:
         now = after(header, now, record.fact)
     return now

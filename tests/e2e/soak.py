@@ -25,6 +25,7 @@ from orchestrator.store.recorded import fold
 from orchestrator.wire import read_json
 from tests.runtime.scripted import POLICY, TRAINER, Run
 
+OVER = (0, 1)  # 1: completed too, with an incident not closed yet
 EVERY = 20  # steps between two checkpoints
 FAILURES = "failures: {crash: {max: 100000, respond: [relaunch]}, host: {max: 100000, respond: [relaunch]}}\n"
 CEILING = "limits: {quarantine: {max_share: 10%}, relaunches: {max: 100000, refill: never}}\n"
@@ -46,7 +47,7 @@ def soak(folder: Path, kills: int, seed: int) -> State:
             counted[hit] += 1
     (folder / "finish").touch()
     deadline = time.monotonic() + 120
-    while command.poll() != 0:
+    while command.poll() not in OVER:
         assert time.monotonic() < deadline, "the run did not complete"
         command = _kept_up(run, command)
         time.sleep(0.1)
@@ -60,7 +61,7 @@ def soak(folder: Path, kills: int, seed: int) -> State:
 
 def _kept_up(run: Run, command: "subprocess.Popen[str]") -> "subprocess.Popen[str]":
     """The command, started again where it was killed or asked to be requeued."""
-    if command.poll() is None or command.returncode == 0:
+    if command.poll() is None or command.returncode in OVER:
         return command
     said, _ = command.communicate()
     # A notice that comes before the command has read its own code ends it as any other program.
