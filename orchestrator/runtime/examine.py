@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fsspec
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import RetryError, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from orchestrator.checkpoints import Found, Layout, check, refusal
 from orchestrator.core.facts import Checkpoint
@@ -16,6 +16,13 @@ _STORAGE = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "a
 _FOR_GOOD = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
+UNASKED = "its storage cannot be asked"
+
+
+class StorageError(OSError):
+    """Storage that did not answer, after some patience: that says nothing about a checkpoint."""
+
+
 def transient(error: BaseException) -> bool:
     """Whether a storage error may be gone the next time."""
     if isinstance(error, _FOR_GOOD):
@@ -24,12 +31,16 @@ def transient(error: BaseException) -> bool:
 
 
 def patiently(call: Callable[[], Value]) -> Value:
-    """What a call returns, tried five times where storage has its moments; the last error is raised."""
+    """What a call returns, tried five times where storage has its moments; then StorageError is raised."""
     again = retry(
         retry=retry_if_exception(transient), stop=stop_after_attempt(5),
-        wait=wait_random_exponential(0.1, max=3.0), reraise=True,
+        wait=wait_random_exponential(0.1, max=3.0),
     )  # fmt: skip
-    return again(call)()
+    try:
+        return again(call)()
+    except RetryError as spent:
+        error = spent.last_attempt.exception()
+        raise StorageError(f"{UNASKED}: {type(error).__name__}: {error}") from error
 
 
 def whole(path: str, cwd: str) -> str:
@@ -55,7 +66,7 @@ def _protocols(fs: Any) -> tuple[str, ...]:
 def examined(layout: Layout, seen: Checkpoint, full: bool = False) -> Checkpoint:
     """The fact after a look at the checkpoint itself: still "saved", or "corrupt" or "missing" and why.
 
-    Raises what storage raises, once patience is over: that says nothing about the checkpoint.
+    Raises StorageError where nobody can tell.
     """
     try:
         return patiently(lambda: _examined(layout, seen, full))

@@ -24,7 +24,7 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint, Fact, Room
 from orchestrator.core.state import State
 from orchestrator.core.storage import crowded
-from orchestrator.runtime.examine import examined, full_path, patiently, reached
+from orchestrator.runtime.examine import UNASKED, examined, full_path, patiently, reached
 from orchestrator.wire import read_json, write_json
 
 SCAN = 2.0  # seconds between two looks at the root, at least
@@ -87,6 +87,8 @@ class Storage(threading.Thread):
         self._told[fact.path] = fact
         if fact.state == "saved":
             self._tasks.put(_Task(self._digest, fact))
+        elif fact.why.startswith(UNASKED):
+            self._tasks.put(_Task(self._ask_again, fact))
         elif fact.state == "started" and self._archive_of(fact.path, fact.step):
             self._tasks.put(_Task(self._archive, fact))
 
@@ -147,6 +149,10 @@ class Storage(threading.Thread):
             return
         if why and why != "it is gone":
             _log.warning("%s has no digests: %s", checkpoint.path, why)
+
+    def _ask_again(self, checkpoint: Checkpoint) -> None:
+        fact = examined(self._layout, checkpoint._replace(state="saved", why=""))
+        self._tell(fact._replace(time=self._clock()))
 
     def _remove(self, checkpoint: Checkpoint) -> None:
         fs, path = reached(checkpoint.path)
@@ -231,7 +237,7 @@ class Storage(threading.Thread):
             if not self._place.told:
                 self.look(attempt)
             room = self.room() if cause == "disk_full" else None
-        except Exception as error:  # noqa: BLE001  storage that cannot be asked must not hide the end
+        except OSError as error:  # storage that cannot be asked must not hide the end
             _log.warning("%s: %s: %s", self._place.root, type(error).__name__, error)
             return []
         return [] if room is None else [room]
@@ -241,6 +247,6 @@ class Storage(threading.Thread):
         fs, root = reached(self._place.root)
         if not is_local(fs):
             return None
-        whole = [found for found in self._layout.scan(fs, root) if found.complete]
+        whole = [found for found in patiently(lambda: self._layout.scan(fs, root)) if found.complete]
         needed = sum(held(fs, whole[-1].path).files.values()) if whole else 0
         return Room(shutil.disk_usage(root).free, needed, self._clock()) if needed else None

@@ -14,7 +14,7 @@ from orchestrator import registry
 from orchestrator.config import AttemptDir
 from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, Fact, Step
 from orchestrator.runtime.causes import cause_of
-from orchestrator.runtime.examine import examined, whole
+from orchestrator.runtime.examine import StorageError, examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.store.journal import At, Record
 from orchestrator.telemetry._text import Lines
@@ -115,7 +115,10 @@ class Watch(threading.Thread):
             return seen
         if self._archived(seen.path, seen.step):
             return seen._replace(state="started", why="its trainer overwrites it; its copy will be the checkpoint")
-        return examined(self._layout, seen)
+        try:
+            return examined(self._layout, seen)
+        except StorageError as error:  # the storage thread asks again
+            return seen._replace(state="started", why=str(error))
 
     # --- the end -------------------------------------------------------------------------------------
 

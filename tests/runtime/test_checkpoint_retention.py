@@ -16,6 +16,7 @@ from orchestrator.core.facts import Action, Checkpoint, Decision, Fact, Launched
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import State, first
 from orchestrator.runtime import retention
+from orchestrator.runtime.examine import UNASKED
 from orchestrator.runtime.storage import Place, Storage
 from tests.simulation import policy
 
@@ -174,6 +175,14 @@ class TestTheThread:
         assert retention.left_over(state) == [gone]
         rolled_back = evolve(by, state, Launched(2, 0, "", "here", 2, 1.0))
         assert retention.left_over(rolled_back) == [], "the new attempt may be writing it again"
+
+    def test_a_checkpoint_whose_storage_could_not_be_asked_is_asked_for_again(self, tmp_path):
+        kept = Kept(tmp_path)
+        path = save(kept.root, 10)
+        kept.storage.take(Checkpoint(1, 10, str(path), "started", f"{UNASKED}: EndpointConnectionError"))
+        kept.do()
+        assert kept.seen() == [(10, "step-10", "saved")]
+        assert kept.facts[0].why == ""
 
     def test_the_thread_itself_does_it_and_ends(self, tmp_path):
         kept = Kept(tmp_path)
