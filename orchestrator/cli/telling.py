@@ -151,7 +151,7 @@ class Telling:
                     incident.severity,
                     str(incident.onset),
                     str(incident.detected),
-                    escape(incident.reason),
+                    escape(incident.verdict or incident.reason),
                     ", ".join(done) or "-",
                 )
             self._console.print(table)
@@ -176,6 +176,7 @@ def _evals(state: State) -> dict[str, float]:
 def _sentence(incident: Incident, new: bool) -> str:
     what = f"incident {incident.id}: {incident.cls} ({incident.severity})"
     rank = f", rank {incident.rank}" if incident.rank is not None else ""
+    why = incident.verdict or incident.reason
     if new:
-        return f"{what} from step {incident.onset}{rank}: {incident.reason}"
-    return f"{what}{rank} {incident.stage}: {incident.reason}"
+        return f"{what} from step {incident.onset}{rank}: {why}"
+    return f"{what}{rank} {incident.stage}: {why}"

@@ -4,7 +4,7 @@ One function a kind of fact; the steps' own road is `_step`, which must stay che
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
@@ -48,6 +48,7 @@ from orchestrator.core.state import (
     put,
     stepped,
 )  # fmt: skip
+from orchestrator.core.verdict import verdict
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
@@ -95,8 +96,12 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     )
     if state.unproved:
         state = check(rules, state, point)
+    known = state.incidents
     for change in changes:
         state = _fault(state, point, change) if isinstance(change, Reading) else _changed(rules, state, point, change)
+    if changes:
+        same = set(map(id, known))
+        state = _explained(rules, state, [incident.id for incident in state.incidents if id(incident) not in same])
     return _probation(rules, state) if state.current is None and state.incidents else state
 
 
@@ -130,6 +135,14 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
+
+
+def _explained(rules: Rules, state: State, numbers: Iterable[int]) -> State:
+    """The incidents with these numbers say anew what points to their cause."""
+    for number in numbers:
+        if (incident := find(state, number)) is not None and incident.merged is None:
+            state = put(state, incident._replace(verdict=verdict(rules, state, incident)))
+    return state
 
 
 def _fault(state: State, point: Step, seen: Reading) -> State:
@@ -233,7 +246,9 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
                 cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            head = head._replace(rung=_rung(rules, state, head))
+            head = head._replace(
+                rung=_rung(rules, state, head._replace(stage="open"))
+            )  # its rung so far was an event's
             state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
             return _want(state, head.id)
     return state
@@ -323,7 +338,8 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
 
 
 def _eval(rules: Rules, state: State, fact: Eval) -> State:
-    return state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
+    state = state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
+    return _explained(rules, state, (i.id for i in state.incidents[-1:] if i.attempt == fact.attempt))
 
 
 def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
