@@ -26,7 +26,7 @@ from orchestrator.core.facts import (
     Supervised,
     Tick,
 )  # fmt: skip
-from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.policy import SEVERITIES, Rules, Severity
 from orchestrator.core.state import (
     FINAL,
     HOT,
@@ -48,7 +48,7 @@ from orchestrator.core.state import (
     put,
     stepped,
 )  # fmt: skip
-from orchestrator.core.verdict import verdict
+from orchestrator.core.verdict import harm, verdict
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
@@ -122,6 +122,8 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
         sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
     )  # fmt: skip
+    if change.kind == "closed" or now.confirmed:
+        known = _raised(rules, state, known)
     if change.kind == "promoted":
         known = _staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
@@ -135,6 +137,14 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
+
+
+def _raised(rules: Rules, state: State, known: Incident) -> Incident:
+    """The incident one severity higher where it did harm."""
+    if not (worse := harm(rules, state, known)):
+        return known
+    raised = SEVERITIES[min(SEVERITIES.index(known.severity) + 1, len(SEVERITIES) - 1)]
+    return known._replace(severity=raised, reason=f"{known.reason}; raised to {raised}: {', '.join(worse)}")
 
 
 def _explained(rules: Rules, state: State, numbers: Iterable[int]) -> State:

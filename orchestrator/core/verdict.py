@@ -16,6 +16,7 @@ from orchestrator.core.state import Entry, Incident, State, attempt_of
 NEAR = 500  # steps after a planned change in which it may be the cause
 RATE, RATE_STEPS = 0.15, 200  # the rate changed when it did so by so much, within so many steps before
 COMMON = 0.5  # a shard read in more than this share of all steps says nothing
+HIGH = 1.0  # a rise of the whole level is harm in itself where the gradient norm rose too
 SAME = 2  # steps by which places in the data, or periods, may differ
 PERIODS = 0.02  # or this share of the period
 SPIKES = frozenset({"isolated", "repeated", "persistent", "nonfinite", "rank_local"})
@@ -36,6 +37,16 @@ def verdict(rules: Rules, state: State, incident: Incident) -> str:
         return incident.reason
     hints = "; ".join(_hints(rules, state, incident)) or "nothing that was planned or measured points to a cause"
     return f"{_what(incident)}. {hints[0].upper()}{hints[1:]}. ({'; '.join(_numbers(incident))})"
+
+
+def harm(rules: Rules, state: State, incident: Incident) -> tuple[str, ...]:
+    """What makes an incident worse than its class: the policy's severity is raised by it."""
+    if incident.cls not in SPIKES or incident.cls == "nonfinite" or incident.severity == "info":
+        return ()
+    found = [*_place(state, incident), *(said for bad, said in _evaluated(rules, state, incident) if bad)]
+    if incident.height >= HIGH and any(reading.signal == "grad_norm" for reading in incident.evidence):
+        found.append(f"{100 * incident.height:.3g} % high with the gradient norm")
+    return tuple(found)
 
 
 def recalled(incident: Incident, past: Iterable[Past]) -> str:
@@ -177,7 +188,11 @@ def _place(state: State, incident: Incident) -> Iterator[str]:
 
 
 def _validation(rules: Rules, state: State, incident: Incident) -> Iterator[str]:
-    """Each evaluation's first value after the onset against its best before."""
+    yield from (said for _, said in _evaluated(rules, state, incident))
+
+
+def _evaluated(rules: Rules, state: State, incident: Incident) -> Iterator[tuple[bool, str]]:
+    """Whether each evaluation's first value after the onset is worse than its best before, and that in words."""
     mine = [(name, step, value) for name, _, step, value in state.evals]
     for name in dict.fromkeys(name for name, *_ in mine):
         before = [v for n, step, v in mine if n == name and step < incident.onset and v is not None]
@@ -186,11 +201,11 @@ def _validation(rules: Rules, state: State, incident: Incident) -> Iterator[str]
             continue
         best, now = min(before), after[0]
         if now is None:
-            yield f"evaluation {name} is not finite since"
+            yield True, f"evaluation {name} is not finite since"
         elif now > best + rules.policy.checkpoints.eval_worse * abs(best):
-            yield f"evaluation {name} is hurt, {now:.4g} after {best:.4g}"
+            yield True, f"evaluation {name} is hurt, {now:.4g} after {best:.4g}"
         else:
-            yield f"evaluation {name} is not hurt, {now:.4g} after {best:.4g}"
+            yield False, f"evaluation {name} is not hurt, {now:.4g} after {best:.4g}"
 
 
 def _numbers(incident: Incident) -> Iterator[str]:

@@ -150,3 +150,17 @@ def test_a_verdict_follows_the_shipped_margin_of_evaluations():
     told.steps(with_spikes(flat(600, 700), {612: 3.0}))
     told._tell(Eval(1, 700, "val", 2.03))
     assert "valuation val is not hurt, 2.03 after 2" in of(told)
+
+
+def test_harm_raises_the_severity_and_says_why():
+    def tall(norm):
+        return Told().steps(spiked(5.0, grad_norm=lambda s: norm if s == 612 else 0.4)).incidents[0]
+
+    assert tall(0.4).severity == "low"
+    assert tall(9.0).severity == "medium"
+    assert tall(9.0).reason.endswith("; raised to medium: 150 % high with the gradient norm")
+    told = Told().steps(with_spikes(flat(1, 340), {330: 4.0})).save(300)
+    told.launch(300).steps(with_spikes(flat(301, 400), {330: 4.0}))
+    first, again = told.incidents
+    assert (first.severity, again.severity) == ("low", "medium")
+    assert "raised to medium: attempt 1 met an incident (isolated) at the same step" in again.reason
