@@ -4,7 +4,7 @@ One function a kind of fact; the steps' own road is `_step`, which must stay che
 """
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
@@ -76,6 +76,7 @@ def fold(rules: Rules, facts: list[Fact]) -> State:
 
 
 def _step(rules: Rules, state: State, point: Step) -> State:
+    known = state.incidents
     if point.attempt != state.attempt:
         if point.attempt < state.attempt:
             return state
@@ -96,12 +97,10 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     )
     if state.unproved:
         state = check(rules, state, point)
-    known = state.incidents
     for change in changes:
         state = _fault(state, point, change) if isinstance(change, Reading) else _changed(rules, state, point, change)
     if changes:
-        same = set(map(id, known))
-        state = _explained(rules, state, [incident.id for incident in state.incidents if id(incident) not in same])
+        state = _explained(rules, state, known)
     return _probation(rules, state) if state.current is None and state.incidents else state
 
 
@@ -147,10 +146,11 @@ def _raised(rules: Rules, state: State, known: Incident) -> Incident:
     return known._replace(severity=raised, reason=f"{known.reason}; raised to {raised}: {', '.join(worse)}")
 
 
-def _explained(rules: Rules, state: State, numbers: Iterable[int]) -> State:
-    """The incidents with these numbers say anew what points to their cause."""
-    for number in numbers:
-        if (incident := find(state, number)) is not None and incident.merged is None:
+def _explained(rules: Rules, state: State, known: tuple[Incident, ...]) -> State:
+    """The incidents that are no longer as they were say anew what points to their cause."""
+    same = set(map(id, known))
+    for incident in state.incidents:
+        if id(incident) not in same and incident.merged is None:
             state = put(state, incident._replace(verdict=verdict(rules, state, incident)))
     return state
 
@@ -256,9 +256,7 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
                 cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            head = head._replace(
-                rung=_rung(rules, state, head._replace(stage="open"))
-            )  # its rung so far was an event's
+            head = head._replace(rung=_rung(rules, state, head._replace(stage="open")))
             state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
             return _want(state, head.id)
     return state
@@ -348,8 +346,12 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
 
 
 def _eval(rules: Rules, state: State, fact: Eval) -> State:
+    newest = state.incidents[-1] if state.incidents else None
+    since = newest and not any(name == fact.name and step >= newest.onset for name, _, step, _ in state.evals)
     state = state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
-    return _explained(rules, state, (i.id for i in state.incidents[-1:] if i.attempt == fact.attempt))
+    if newest is None or not since or newest.attempt != fact.attempt:
+        return state
+    return _explained(rules, state, state.incidents[:-1])  # the first evaluation after it tells what it did
 
 
 def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:
