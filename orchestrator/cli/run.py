@@ -9,6 +9,7 @@ from orchestrator import registry
 from orchestrator.cli.telling import Telling
 from orchestrator.config import Config, RunDir, load
 from orchestrator.errors import ConfigError, RunDirError
+from orchestrator.review.past import past
 from orchestrator.store import journal, policy_text
 from orchestrator.wire import read_json
 
@@ -37,7 +38,7 @@ def command(arguments: tuple[str, ...]) -> int:
     from orchestrator.runtime.supervisor import Detached, Supervisor
 
     began = time.monotonic()
-    telling = Telling(rules, run)
+    telling = Telling(rules, run, past(config.values.get("history"), config.root))
     supervisor = Supervisor(config, run, loaded, rules, telling.hear)
     with telling:
         try:

@@ -30,7 +30,7 @@ def command(run: str, as_json: bool) -> int:
         done = ", ".join(f"{a['verb']} ({a['outcome']})" for a in incident["actions"]) or "nothing done"
         console.print(escape(
             f"incident {incident['id']}: {incident['class']} ({incident['severity']}), onset {incident['onset_step']}, "
-            f"{incident['stage']}: {incident['reason']}; {done}"
+            f"{incident['stage']}: {incident['verdict']}; {done}"
         ))  # fmt: skip
     healthy = [c for c in told["checkpoints"] if c["health"] == "healthy"]
     console.print(

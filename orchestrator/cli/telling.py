@@ -1,6 +1,7 @@
 """What a person sees of a run while it goes: a live line and events on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint, Decision, Eval, Exited, Fact, Launched, Order, Outcome, Step, Supervised
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import Incident, State, attempt_of
+from orchestrator.core.verdict import Past, recalled
 from orchestrator.runtime.ending import why
 
 EVERY = 0.25  # seconds between two refreshes of the live line
@@ -23,8 +25,8 @@ _COLOURS = {"info": "dim", "low": "cyan", "medium": "yellow", "high": "red", "cr
 class Telling:
     """Hears every fact and decision of a supervisor and tells what matters."""
 
-    def __init__(self, rules: Rules, run: RunDir) -> None:
-        self._rules, self._run = rules, run
+    def __init__(self, rules: Rules, run: RunDir, past: Sequence[Past] = ()) -> None:
+        self._rules, self._run, self._past = rules, run, past
         self._console = Console(highlight=False, soft_wrap=True)
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
@@ -88,7 +90,8 @@ class Telling:
                 continue
             new = incident.id not in self._told
             self._told[incident.id] = now
-            self._say(state, _sentence(incident, new), _COLOURS[incident.severity])
+            said = f"{_sentence(incident, new)} {recalled(incident, self._past)}".rstrip()
+            self._say(state, said, _COLOURS[incident.severity])
 
     def _decision(self, decision: Decision) -> None:
         for action in decision.actions:
@@ -151,7 +154,7 @@ class Telling:
                     incident.severity,
                     str(incident.onset),
                     str(incident.detected),
-                    escape(incident.reason),
+                    escape(incident.verdict or incident.reason),
                     ", ".join(done) or "-",
                 )
             self._console.print(table)
@@ -176,6 +179,7 @@ def _evals(state: State) -> dict[str, float]:
 def _sentence(incident: Incident, new: bool) -> str:
     what = f"incident {incident.id}: {incident.cls} ({incident.severity})"
     rank = f", rank {incident.rank}" if incident.rank is not None else ""
+    why = incident.verdict or incident.reason
     if new:
-        return f"{what} from step {incident.onset}{rank}: {incident.reason}"
-    return f"{what}{rank} {incident.stage}: {incident.reason}"
+        return f"{what} from step {incident.onset}{rank}: {why}"
+    return f"{what}{rank} {incident.stage}: {why}"

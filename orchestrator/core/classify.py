@@ -130,8 +130,11 @@ def rebase(rules: Rules, watch: Watch) -> Watch:
 
 def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change | Reading, ...]]:
     """One step on: the next watch, and what changed by it; a reading among that is a fault of its own class."""
-    if point.phase != watch.phase and point.phase is not None:
-        watch = _enter_phase(rules, watch, point)
+    phase = point.phase
+    if phase is None and rules.policy.phases and (at := phase_at(rules.policy.phases, point.step)) is not None:
+        phase = at.name  # a trainer that knows of no phases goes by the policy's
+    if phase != watch.phase and phase is not None:
+        watch = _enter_phase(rules, watch, point.step, phase)
     if point.lr is not None and (point.step >= watch.rates[2] + LR_STEPS or point.lr > watch.rates[1]):
         watch = _rate(watch, point.lr, point.step)
     if watch.settle:
@@ -171,7 +174,7 @@ def _aside(watch: Watch, readings: list[Reading]) -> tuple[Watch, list[Reading],
     return watch._replace(open=now, context=known), rest, [reading for reading in aside if reading.kind == "fault"]
 
 
-def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change, ...]]:
+def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change | Reading, ...]]:
     """A record just after a launch: nothing is learned of it, and only what is not finite is seen."""
     seen = [
         detector.update(state, point)[1] for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True)
@@ -198,17 +201,17 @@ def _rate(watch: Watch, lr: float, step: int) -> Watch:
     return watch._replace(grace=grace._replace(until=max(grace.until, step + LR_GRACE)))
 
 
-def _enter_phase(rules: Rules, watch: Watch, point: Step) -> Watch:
+def _enter_phase(rules: Rules, watch: Watch, step: int, name: str) -> Watch:
     """A data phase began: the detectors learn anew, and a bounded rise is forgiven for its grace."""
     first = watch.phase is None
-    watch = watch._replace(phase=point.phase, switched=0 if first else point.step)
+    watch = watch._replace(phase=name, switched=0 if first else step)
     if first or watch.level is None:
         return watch
-    phase = rules.policy.phases.get(point.phase or "")
-    at = phase_at(rules.policy.phases, point.step)
+    phase = rules.policy.phases.get(name)
+    at = phase_at(rules.policy.phases, step)
     phase = phase or (at.phase if at else None)
     grace, rise = (phase.grace, phase.rise) if phase else (200, 0.5)
-    return rebase(rules, watch)._replace(grace=Grace(point.step + grace, 20, watch.level, rise, used=True))
+    return rebase(rules, watch)._replace(grace=Grace(step + grace, 20, watch.level, rise, used=True))
 
 
 def _forgive(

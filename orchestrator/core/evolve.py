@@ -27,7 +27,7 @@ from orchestrator.core.facts import (
     Supervised,
     Tick,
 )  # fmt: skip
-from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.policy import SEVERITIES, Rules, Severity
 from orchestrator.core.position import LOOKS, asked
 from orchestrator.core.state import (
     FINAL,
@@ -51,6 +51,7 @@ from orchestrator.core.state import (
     stepped,
 )  # fmt: skip
 from orchestrator.core.storage import judged, no_room_until, remembered, save_failed, save_worked
+from orchestrator.core.verdict import harm, verdict
 
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 SNAPSHOTS = 64
@@ -78,6 +79,7 @@ def fold(rules: Rules, facts: list[Fact]) -> State:
 
 
 def _step(rules: Rules, state: State, point: Step) -> State:
+    known = state.incidents
     if point.attempt != state.attempt:
         if point.attempt < state.attempt:
             return state
@@ -104,6 +106,8 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         state = asked(state, point)
     for change in changes:
         state = _fault(state, point, change) if isinstance(change, Reading) else _changed(rules, state, point, change)
+    if changes:
+        state = _explained(rules, state, known)
     return _probation(rules, state) if state.current is None and state.incidents else state
 
 
@@ -124,6 +128,8 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
         sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
     )  # fmt: skip
+    if change.kind == "closed" or now.confirmed:
+        known = _raised(rules, state, known)
     if change.kind == "promoted":
         known = _staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
@@ -137,6 +143,23 @@ def _changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     known = _staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, _want(state, known.id), known) if healed else state
+
+
+def _raised(rules: Rules, state: State, known: Incident) -> Incident:
+    """The incident one severity higher where it did harm."""
+    if not (worse := harm(rules, state, known)):
+        return known
+    raised = SEVERITIES[min(SEVERITIES.index(known.severity) + 1, len(SEVERITIES) - 1)]
+    return known._replace(severity=raised, reason=f"{known.reason}; raised to {raised}: {', '.join(worse)}")
+
+
+def _explained(rules: Rules, state: State, known: tuple[Incident, ...]) -> State:
+    """The incidents that are no longer as they were say anew what points to their cause."""
+    same = set(map(id, known))
+    for incident in state.incidents:
+        if id(incident) not in same and incident.merged is None:
+            state = put(state, incident._replace(verdict=verdict(rules, state, incident)))
+    return state
 
 
 def _fault(state: State, point: Step, seen: Reading) -> State:
@@ -332,7 +355,12 @@ def _announced(rules: Rules, state: State, fact: Announced) -> State:
 
 
 def _eval(rules: Rules, state: State, fact: Eval) -> State:
-    return state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
+    newest = state.incidents[-1] if state.incidents else None
+    since = newest and not any(name == fact.name and step >= newest.onset for name, _, step, _ in state.evals)
+    state = state._replace(evals=(*state.evals[1 - EVALS :], (fact.name, fact.attempt, fact.step, fact.value)))
+    if newest is None or not since or newest.attempt != fact.attempt:
+        return state
+    return _explained(rules, state, state.incidents[:-1])  # the first evaluation after it tells what it did
 
 
 def _checkpoint(rules: Rules, state: State, fact: Checkpoint) -> State:

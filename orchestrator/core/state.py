@@ -89,6 +89,7 @@ class Incident(NamedTuple):
     shards: tuple[str, ...] = ()
     evidence: tuple[Reading, ...] = ()
     reason: str = ""
+    verdict: str = ""  # two sentences and the numbers, for a person
     merged: int | None = None
     minor: bool = False
     skipped: bool = False

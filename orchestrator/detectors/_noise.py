@@ -39,7 +39,7 @@ def spread_of(residuals: Sequence[float], differences: Sequence[float]) -> float
         return 0.0
     middle = median(differences)
     spread = 1.4826 * median([abs(d - middle) for d in differences]) / SQRT2
-    upper = sorted(residual for residual in residuals if residual > 0.0)
+    upper = sorted([residual for residual in residuals if residual > 0.0])
     last = len(upper) - 1
     if last < UPPER_POINTS:
         return spread

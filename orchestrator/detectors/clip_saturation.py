@@ -46,6 +46,8 @@ class ClipSaturation:
         if norm is None or limit is None:
             return state, None
         bits, seen, wait = state
+        if not bits and norm <= limit and seen + 1 >= self.points:
+            return state, None
         bits = (bits << 1 | (norm > limit)) & ((1 << self.points) - 1)
         if seen + 1 < self.points:
             return State(bits, seen + 1), None

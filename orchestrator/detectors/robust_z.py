@@ -97,7 +97,7 @@ class RobustZ:
         if seen >= YOUNG and len(fresh) < EVERY:
             return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
         if recent:
-            residuals = (*residuals, *(v - centre for v in fresh))[-max(self.window // gap, SPARSE_POINTS) :]
+            residuals = (*residuals, *[v - centre for v in fresh])[-max(self.window // gap, SPARSE_POINTS) :]
         return self._learned(seen + 1, (*recent, *fresh)[-CENTRE:], residuals, point.step, gap >= COARSE), None
 
     def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:

@@ -15,7 +15,7 @@ LEAST = 0.05  # a loss below this may be rounded to zero
 
 
 class State(NamedTuple):
-    """The newest loss that was not zero and its zeros since; the same of the rate, and the highest rate."""
+    """About the newest loss that was not zero, and its zeros since; the same of the rate; the highest rate."""
 
     loss: float = 0.0
     zeros: int = 0
@@ -48,25 +48,25 @@ class Silent:
     def update(self, state: State, point: Step) -> tuple[State, Reading | None]:
         """One record more."""
         loss, lr = point.loss, point.lr
-        if loss and lr and not state.zeros and not state.still:
-            return State(loss, 0, lr, 0, lr if lr > state.peak else state.peak), None
-        zeros, still = state.zeros, state.still
-        last, rate = loss or state.loss, lr or state.lr
+        known, zeros, rate, still, peak = state
+        if loss and known and lr == rate and not zeros and not still and 0.5 < loss / known < 2.0:
+            return state, None
+        last, rate = loss or known, lr or rate
         if loss is not None:
             zeros = 0 if loss or point.nonfinite else zeros + 1
         if lr is not None:
             still = 0 if lr else still + 1
-        after = State(last, zeros, rate, still, max(state.peak, rate))
+        after = State(last, zeros, rate, still, max(peak, rate))
         if loss is not None and zeros >= self.points and abs(last) >= LEAST:
             return after, self._reading(point, "loss", last, zeros)
-        if lr is not None and still >= self.points and rate >= SHARE * state.peak > 0.0:
+        if lr is not None and still >= self.points and rate >= SHARE * peak > 0.0:
             return after, self._reading(point, "lr", rate, still)
         return after, None
 
     def _reading(self, point: Step, signal: str, before: float, records: int) -> Reading:
         what = "the loss is exactly zero" if signal == "loss" else "the learning rate is zero while training goes on"
         onset = max(point.step - records + 1, 1)
-        detail = f"{what}, it was {before:.4g}"
+        detail = f"{what}, it was {before:.3g}"
         return Reading("silent", signal, "fault", point.step, 0.0, before, 0.0, onset=onset, detail=detail)
 
 

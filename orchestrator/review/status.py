@@ -56,6 +56,7 @@ def incident_json(incident: Incident, actions: list[dict[str, Any]]) -> dict[str
         "rank": incident.rank,
         "events": incident.events,
         "reason": incident.reason,
+        "verdict": incident.verdict or incident.reason,
         "shards": list(incident.shards),
         "actions": actions,
     }
