@@ -126,9 +126,7 @@ def _layers(source: str, file: str, folder: Path | None) -> tuple[list[Text], li
     while isinstance(layers[0].value, dict) and "extends" in layers[0].value:
         name, mark = layers[0].value["extends"], layers[0].mark(("extends",))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            findings.append(
-                Finding(mark, "ORC006", f"extends takes the name of a policy of the same folder, not {name!r}")
-            )
+            findings.append(Finding(mark, "ORC006", f"extends takes the name of a policy of the same folder, not {name!r}"))
             break
         if name in seen or len(layers) > CHAIN:
             findings.append(Finding(mark, "ORC006", f"extends goes in a circle: {name!r} is already there"))
@@ -136,9 +134,7 @@ def _layers(source: str, file: str, folder: Path | None) -> tuple[list[Text], li
         seen.add(name)
         base = _base(name, folder)
         if base is None:
-            findings.append(
-                Finding(mark, "ORC006", f"there is no {name}.yaml in the same folder{_near_file(name, folder)}")
-            )
+            findings.append(Finding(mark, "ORC006", f"there is no {name}.yaml in the same folder{_near_file(name, folder)}"))
             break
         layers.insert(0, yaml_text.parse(base.read_text(encoding="utf-8"), str(base)))
         folder = base.parent
@@ -180,9 +176,7 @@ def _override(text: str, findings: list[Finding]) -> Text:
     return layer
 
 
-def _merge(
-    into: dict[str, Any], origin: dict[yaml_text.Path, Mark], layer: Text, value: dict[str, Any], path: yaml_text.Path
-) -> None:
+def _merge(into: dict[str, Any], origin: dict[yaml_text.Path, Mark], layer: Text, value: dict[str, Any], path: yaml_text.Path) -> None:
     for key, item in value.items():
         here = (*path, key)
         if isinstance(item, dict) and isinstance(into.get(key), dict):
@@ -231,9 +225,7 @@ def _pythonic(value: Any) -> Any:
     return tuple(_pythonic(item) for item in value) if isinstance(value, tuple) else value
 
 
-def _validate(
-    raw: dict[str, Any], origin: dict[yaml_text.Path, Mark], file: str, findings: list[Finding]
-) -> Policy | None:
+def _validate(raw: dict[str, Any], origin: dict[yaml_text.Path, Mark], file: str, findings: list[Finding]) -> Policy | None:
     try:
         policy = adapter().validate_python(_pythonic(raw))
     except ValidationError as error:
@@ -252,9 +244,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _detector(
-    name: str, spec: Any, origin: dict[yaml_text.Path, Mark], file: str, findings: list[Finding]
-) -> dict[str, object] | None:
+def _detector(name: str, spec: Any, origin: dict[yaml_text.Path, Mark], file: str, findings: list[Finding]) -> dict[str, object] | None:
     path: yaml_text.Path = ("detectors", name)
     if not isinstance(spec, dict) or "kind" not in spec:
         if isinstance(spec, dict):
@@ -289,9 +279,7 @@ def _verbs(raw: dict[str, Any], origin: dict[yaml_text.Path, Mark], file: str, f
     for path, mark in origin.items():
         word = path[-1] if isinstance(path[-1], str) else _at(raw, path)
         if "respond" in path and isinstance(word, str) and word in VERBS and word not in known:
-            findings.append(
-                Finding(mark, "ORC012", f"the verb {word!r} is not available here; known are {', '.join(known)}")
-            )
+            findings.append(Finding(mark, "ORC012", f"the verb {word!r} is not available here; known are {', '.join(known)}"))
 
 
 def _at(raw: Any, path: yaml_text.Path) -> Any:
@@ -309,9 +297,7 @@ def _mark(origin: dict[yaml_text.Path, Mark], path: yaml_text.Path, file: str) -
     return origin.get(path, Mark(file, 1, 1))
 
 
-def _finding(
-    problem: Any, raw: Any, origin: dict[yaml_text.Path, Mark], file: str, known: list[str] | None = None
-) -> Finding:
+def _finding(problem: Any, raw: Any, origin: dict[yaml_text.Path, Mark], file: str, known: list[str] | None = None) -> Finding:
     """One of the validator's errors in our words, at the place where the value was written."""
     path = _written(raw, problem["loc"])
     mark = _mark(origin, path, file)
@@ -326,9 +312,7 @@ def _finding(
     if kind == "literal_error":
         options = re.findall(r"'([^']*)'", str(problem["ctx"]["expected"]))
         near = get_close_matches(str(problem["input"]), options, 1)
-        message = f"{problem['input']!r} is none of {', '.join(options)}" + (
-            f"; did you mean {near[0]!r}?" if near else ""
-        )
+        message = f"{problem['input']!r} is none of {', '.join(options)}" + (f"; did you mean {near[0]!r}?" if near else "")
     elif kind in ("dataclass_type", "dict_type", "mapping_type"):
         message = f"expected a mapping, got {problem['input']!r}"
     return Finding(mark, "ORC013", f"{name}: {message}")
@@ -340,13 +324,7 @@ def _written(raw: Any, location: tuple[Any, ...]) -> yaml_text.Path:
     for part in location:
         if isinstance(part, str) and isinstance(raw, dict) and part not in raw and part.rstrip("_") in raw:
             part = part.rstrip("_")
-        if (
-            isinstance(raw, dict)
-            and part in raw
-            or isinstance(raw, tuple)
-            and isinstance(part, int)
-            and part < len(raw)
-        ):
+        if isinstance(raw, dict) and part in raw or isinstance(raw, tuple) and isinstance(part, int) and part < len(raw):
             path.append(part)
             raw = raw[part]
         elif isinstance(raw, dict) and raw and next(iter(raw)) in VERBS and part != "verb":

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.core.facts import Step
 from orchestrator.notify import webhook
-from tests.runtime.scripted import POLICY, Run
+from tests.runtime.scripted import POLICY
 
 
 def at(step, do):
