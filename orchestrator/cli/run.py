@@ -31,6 +31,8 @@ def command(arguments: tuple[str, ...]) -> int:
     config = load(arguments)
     loaded = policy_text.load(policy_text.locate(config.policy, config.root), config.overrides)
     rules = registry.bind(policy_text.checked(loaded))
+    if index := _follows(config):
+        return _follow(config, index)
     run = _run_dir(config)
     if (code := _already_over(run)) is not None:
         return code
@@ -56,6 +58,23 @@ def command(arguments: tuple[str, ...]) -> int:
         wrong = registry.load("launchers", str(config.launcher["kind"])).requeue()
         click.echo(f"the scheduler was asked to requeue: {wrong or 'it will'}")
     return ending.exit_code(state)
+
+
+def _follows(config: Config) -> int:
+    """The number of this host where another one supervises the run; 0 where we do."""
+    launcher = registry.load("launchers", str(config.launcher["kind"]))
+    return int(launcher.follows(config.launcher)) if hasattr(launcher, "follows") else 0
+
+
+def _follow(config: Config, index: int) -> int:
+    from orchestrator.runtime.follow import Follower
+
+    run = RunDir(config.run_dir)
+    run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (code := _already_over(run)) is not None:
+        return code
+    click.echo(f"host {index} follows the supervisor of {run.path}")
+    return Follower(run, index).run()
 
 
 def _run_dir(config: Config) -> RunDir:

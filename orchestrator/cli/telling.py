@@ -1,5 +1,6 @@
 """What a person sees of a run while it goes: a live line and events on a terminal, plain lines elsewhere."""
 
+import os
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,6 +19,7 @@ from orchestrator.core.verdict import Past, recalled
 from orchestrator.runtime.ending import why
 
 EVERY = 0.25  # seconds between two refreshes of the live line
+TAIL, LINES, WIDTH = 8192, 8, 200  # bytes, lines and columns of a failed job's output that are shown
 PLAIN_EVERY = 5.0  # seconds between two plain progress lines
 _COLOURS = {"info": "dim", "low": "cyan", "medium": "yellow", "high": "red", "critical": "bold red"}
 
@@ -63,6 +65,8 @@ class Telling:
                 self._say(state, f"attempt {fact.attempt} runs {origin} (process {fact.pid} on {fact.host})", "green")
             case Exited():
                 self._say(state, f"attempt {fact.attempt} ended: {fact.why}", "dim")
+                if fact.code != 0:
+                    self._last_words(fact.attempt)
             case Checkpoint() if fact.state in ("failed", "corrupt"):
                 self._say(state, f"checkpoint of step {fact.step}: {fact.state}, {fact.why}", "yellow")
             case Eval() if fact.value is None:
@@ -82,6 +86,18 @@ class Telling:
     def _say(self, state: State, text: str, style: str = "") -> None:
         stamp = time.strftime("%H:%M:%S")
         self._console.print(Text.assemble((f"{stamp} ", "dim"), (f"step {state.step:>6}  ", "dim"), (text, style)))
+
+    def _last_words(self, attempt: int) -> None:
+        """The end of a failed job's output."""
+        try:
+            with open(self._run.attempt(attempt).output, "rb") as file:
+                file.seek(-min(TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return
+        for line in text.splitlines()[-LINES:]:
+            shown = "".join(c if c.isprintable() else " " for c in line)
+            self._console.print(Text(f"{' ' * 22}| {shown[:WIDTH]}", style="dim"))
 
     def _incidents(self, state: State) -> None:
         for incident in state.incidents[-3:]:
