@@ -31,7 +31,7 @@ from orchestrator.runtime.reaper import Reaper
 from orchestrator.runtime.storage import Place, Storage
 from orchestrator.runtime.watch import TOLD, Watch
 from orchestrator.runtime.world import JobWorld
-from orchestrator.store.journal import Journal, Record
+from orchestrator.store.journal import OURS, Journal, Record
 from orchestrator.store.policy_text import Loaded, yaml_dump
 from orchestrator.store.recorded import fold
 
@@ -56,7 +56,7 @@ class Supervisor:
         self._lease = Lease(run)
         wall, mono = time.time(), time.monotonic()
         self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
-        self._world = JobWorld(config, run, rules.policy, lambda fact: self._queue.put(Record(fact)), self._clock)
+        self._world = JobWorld(config, run, rules.policy, self._say, self._clock)
         self._world.epoch = self._lease.epoch
         try:
             self._journal = Journal(run.journal, _header(config, loaded))
@@ -69,7 +69,7 @@ class Supervisor:
             self._world.checkpoint_root(), str(config.checkpoints["layout"]),
             config.telemetry["kind"] == "wire", self._world.run_id,
         )  # fmt: skip
-        self._storage = Storage(run, where, lambda fact: self._queue.put(Record(fact)), self._clock)
+        self._storage = Storage(run, where, self._say, self._clock)
         self._actuator = Actuator(
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
@@ -103,7 +103,7 @@ class Supervisor:
         """Fold the journal; the past is not decided again. Whether the policy is another than before."""
         recorded = fold(self._journal.header, self._journal.recovered)
         for record in self._journal.recovered:
-            if isinstance(record.fact, TOLD):
+            if isinstance(record.fact, TOLD) and record.at != OURS:
                 known, attempt = self._read_to, record.fact.attempt
                 offset, told = known.get(attempt, (0, 0))
                 known[attempt] = (record.at.offset, 0) if record.at else (offset, told + 1)
@@ -226,7 +226,7 @@ class Supervisor:
         if not gone or not self._lease.held():
             return
         for each in gone:
-            self._work(Record(retention.removed(each, self._clock())))
+            self._work(Record(retention.removed(each, self._clock()), OURS))
         self._journal.sync()
         for each in gone:
             self._storage.remove(each)
@@ -236,6 +236,10 @@ class Supervisor:
         verbs = ", ".join(action.verb for action in decision.actions)
         say = f"orchestrate ctl {self._run.path} approve {decision.incident}"
         self._world.notices.tell(f"{decision.why}; proposed: {verbs}. To do it: {say}", incident=decision.incident)
+
+    def _say(self, fact: Fact) -> None:
+        """A fact of our own; one of a checkpoint must not count as read from telemetry."""
+        self._queue.put(Record(fact, OURS if isinstance(fact, Checkpoint) else None))
 
     def _set_levels(self) -> None:
         """What the World is to write next; plain values, set before the actions that need them are ordered."""
