@@ -40,6 +40,8 @@ def health(rules: Rules, state: State, checkpoint: Checkpoint) -> Verdict:
     reach = branch(state)
     if checkpoint.attempt not in reach or checkpoint.step > reach[checkpoint.attempt]:
         return Verdict("suspect", "on a branch that a rollback left")
+    if (leaving := _left_by(state, checkpoint)) is not None:
+        return Verdict("suspect", f"a rollback to step {leaving} is leaving it")
     if (worse := _worse(state, checkpoint, saving.eval_worse)) is not None:
         return Verdict("suspect", worse)
     if (other := _poorer(state, checkpoint)) is not None:
@@ -86,6 +88,17 @@ def _worse(state: State, checkpoint: Checkpoint, worse: float) -> str | None:
         before = [v for step, v in mine if step < checkpoint.step]
         if after and before and after[0][1] > min(before) + worse * abs(min(before)):
             return f"evaluation {name} {after[0][1]:.4g} at step {after[0][0]} after {min(before):.4g} before"
+    return None
+
+
+def _left_by(state: State, checkpoint: Checkpoint) -> int | None:
+    """Where a rollback goes that is under way and leaves this one behind, whatever else the old attempt still tells."""
+    for ordered in state.actions[-16:]:
+        action = ordered.action
+        if action.verb != "rollback" or not ordered.applied or ordered.status not in ("ordered", "done"):
+            continue
+        if action.attempt == checkpoint.attempt == state.attempt and checkpoint.step > (action.to_step or 0):
+            return action.to_step or 0
     return None
 
 

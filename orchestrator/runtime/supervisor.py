@@ -33,7 +33,7 @@ from orchestrator.runtime.storage import Place, Storage
 from orchestrator.runtime.watch import TOLD, Watch
 from orchestrator.runtime.world import JobWorld
 from orchestrator.store import snapshot
-from orchestrator.store.journal import START, Journal, Record
+from orchestrator.store.journal import OURS, START, Journal, Record
 from orchestrator.store.policy_text import Loaded, yaml_dump
 from orchestrator.store.recorded import Recorded, fold, rules_of
 
@@ -59,7 +59,7 @@ class Supervisor:
         self._lease = Lease(run)
         wall, mono = time.time(), time.monotonic()
         self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
-        self._world = JobWorld(config, run, rules.policy, lambda fact: self._queue.put(Record(fact)), self._clock)
+        self._world = JobWorld(config, run, rules.policy, self._say, self._clock)
         self._world.epoch = self._lease.epoch
         self._known = snapshot.load(run.snapshot)
         try:
@@ -73,7 +73,7 @@ class Supervisor:
             self._world.checkpoint_root(), str(config.checkpoints["layout"]),
             config.telemetry["kind"] == "wire", self._world.run_id,
         )  # fmt: skip
-        self._storage = Storage(run, where, lambda fact: self._queue.put(Record(fact)), self._clock)
+        self._storage = Storage(run, where, self._say, self._clock)
         self._actuator = Actuator(
             self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
         )
@@ -234,7 +234,7 @@ class Supervisor:
 
     def _remember(self, record: Record) -> None:
         """How far telemetry was read, for whoever comes after us."""
-        if isinstance(record.fact, TOLD):
+        if isinstance(record.fact, TOLD) and record.at != OURS:
             attempt = record.fact.attempt
             offset, told = self._read_to.get(attempt, (0, 0))
             self._read_to[attempt] = (record.at.offset, 0) if record.at else (offset, told + 1)
@@ -255,7 +255,7 @@ class Supervisor:
         if not gone or not self._lease.held():
             return
         for each in gone:
-            self._work(Record(retention.removed(each, self._clock())))
+            self._work(Record(retention.removed(each, self._clock()), OURS))
         self._journal.sync()
         for each in gone:
             self._storage.remove(each)
@@ -265,6 +265,10 @@ class Supervisor:
         verbs = ", ".join(action.verb for action in decision.actions)
         say = f"orchestrate ctl {self._run.path} approve {decision.incident}"
         self._world.notices.tell(f"{decision.why}; proposed: {verbs}. To do it: {say}", incident=decision.incident)
+
+    def _say(self, fact: Fact) -> None:
+        """A fact of our own; one of a checkpoint must not count as read from telemetry."""
+        self._queue.put(Record(fact, OURS if isinstance(fact, Checkpoint) else None))
 
     def _set_levels(self) -> None:
         """What the World is to write next; plain values, set before the actions that need them are ordered."""

@@ -110,6 +110,8 @@ class JobWorld:
         """Move the layout's pointers."""
         if not checkpoint:
             return "the run will start afresh"
+        if read_json(self._run.attempt(self.attempt + 1).launch) is not None:  # what it saved must not be set aside
+            return f"attempt {self.attempt + 1} was started from {checkpoint} already"
         self._prove(step, checkpoint)
         layout = registry.load("checkpoints", str(self._config.checkpoints["layout"]))
         fs, path = reached(checkpoint)

@@ -34,6 +34,9 @@ class At(NamedTuple):
     offset: int
 
 
+OURS = At("", 0)  # of a fact that telemetry could have told, but did not
+
+
 class Record(NamedTuple):
     """One journaled fact and where it was read from."""
 

@@ -7,7 +7,19 @@ import pytest
 from orchestrator import registry
 from orchestrator.core.decide import decide
 from orchestrator.core.evolve import deadline, evolve, fold
-from orchestrator.core.facts import Checkpoint, Decision, Exited, Fact, Launched, Order, Outcome, Room, Step, Tick
+from orchestrator.core.facts import (
+    Action,
+    Checkpoint,
+    Decision,
+    Exited,
+    Fact,
+    Launched,
+    Order,
+    Outcome,
+    Room,
+    Step,
+    Tick,
+)
 from orchestrator.core.health import health, newest_complete, targets
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import State, first
@@ -105,6 +117,21 @@ def running(rules: Rules = RULES, saved: tuple[int, ...] = (100, 200), to: int =
         if step in saved:
             state = evolve(rules, state, Checkpoint(1, step, f"step-{step}", "saved", time=float(step), seconds=2.0))
     return state
+
+
+def test_what_a_rollback_under_way_leaves_is_never_healthy_whatever_the_old_attempt_still_tells():
+    state = running(to=380)
+    back = Action(9, "rollback", 0, 1, 380, to_step=100, path="step-100")
+    state = evolve(RULES, state, Decision(9, 0, (back,), "act", 380.0))
+    for step in range(381, 600):
+        state = evolve(RULES, state, Step(1, step, float(step), loss=2.0, grad_norm=1.0, lr=1e-3))
+        if step == 400:
+            state = evolve(RULES, state, Checkpoint(1, step, "step-400", "saved"))
+    words = {c.step: health(RULES, state, c) for c in state.checkpoints}
+    assert words[400] == words[200] == ("suspect", "a rollback to step 100 is leaving it")
+    assert words[100].health == "healthy"
+    failed = evolve(RULES, state, Outcome(9, "failed", "its digest differs", 600.0))
+    assert health(RULES, failed, failed.checkpoints[-1]).health == "healthy"
 
 
 class TestAFullDisk:

@@ -142,3 +142,13 @@ def test_of_a_job_that_knows_nothing_of_us_the_folders_are_followed_and_an_older
     words = {c.step: health(rules, state, c) for c in state.checkpoints}
     assert words[50] == ("missing", "removed by retention")
     assert words[200].health == "healthy"
+
+
+def test_a_rollback_applied_again_after_its_relaunch_leaves_the_new_attempt_s_checkpoints(run: Run):
+    supervisor = run.lay_out({"at": 120, "do": "level"}).supervisor()
+    assert supervisor.run().status == "completed"
+    world = supervisor._world
+    world.attempt = 1  # as a supervisor knows it that died before it journaled the launch
+    before = sorted(path.name for path in (run.dir.path / "checkpoints").glob("checkpoint-*"))
+    assert "was started" in world.point_to(100, str(run.dir.path / "checkpoints" / "checkpoint-100"))
+    assert sorted(path.name for path in (run.dir.path / "checkpoints").glob("checkpoint-*")) == before
