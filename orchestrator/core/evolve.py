@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, observe, resume
-from orchestrator.core.effects import await_effect, check, refused, resumed, saved
+from orchestrator.core.effects import apart, await_effect, check, refused, resumed, saved
 from orchestrator.core.facts import (
     Action,
     Announced,
@@ -90,6 +90,8 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         state = check(rules, state, point)
     if state.attempt > 1 and not state.history.chunks:
         state = resumed(rules, state, point)
+    if point.replicas_odd:
+        state = apart(rules, state, point)
     for change in changes:
         state = _changed(rules, state, point, change)
     return _probation(rules, state) if state.current is None and state.incidents else state
