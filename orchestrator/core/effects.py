@@ -234,6 +234,17 @@ def _refuted(rules: Rules, state: State, ordered: Ordered, detail: str) -> State
     return _answered(_alarm(state, cls, severity, detail))
 
 
+def apart(rules: Rules, state: State, point: Step) -> State:
+    """Replicas that hold other weights than their peers, told once: the incident stays until the next attempt."""
+    rank = point.replicas_odd[0]
+    if any(i.cls == "rank_local" and i.rank == rank and i.attempt == state.attempt for i in state.incidents):
+        return state
+    named = ", ".join(map(str, point.replicas_odd))
+    detail = f"the weights of rank(s) {named} are no longer those of their replicas"
+    state = _alarm(state, "rank_local", rules.policy.spikes.rank_local.severity, detail)
+    return _answered(put(state, state.incidents[-1]._replace(rank=rank)))
+
+
 def _alarm(state: State, cls: IncidentClass, severity: Severity, detail: str) -> State:
     """An incident that is over when it is seen."""
     number = state.incidents[-1].id + 1 if state.incidents else 1

@@ -9,6 +9,8 @@ from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
 from orchestrator.core.effects import await_effect, check, refused, resumed, saved
+from orchestrator.core.classify import Change, Excursion, observe, resume
+from orchestrator.core.effects import apart, await_effect, check, refused, resumed, saved
 from orchestrator.core.facts import (
     Action,
     Announced,
@@ -104,6 +106,8 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         state = resumed(rules, state, point)
     if state.looks:
         state = asked(state, point)
+    if point.replicas_odd:
+        state = apart(rules, state, point)
     for change in changes:
         state = _fault(state, point, change) if isinstance(change, Reading) else _changed(rules, state, point, change)
     if changes:

@@ -50,6 +50,7 @@ class Step(NamedTuple):
     tokens_seen: float | None = None
     update_norm: float | None = None
     param_norm: float | None = None
+    replicas_odd: tuple[int, ...] = ()  # ranks whose weights are no longer those of the others
 
 
 class Eval(NamedTuple):

@@ -60,6 +60,7 @@ class Record(msgspec.Struct, tag="step"):
     phase: str | int | None = None
     shards: tuple[str, ...] = ()
     ranks: Peers | None = None
+    replicas_odd: tuple[int, ...] = ()
 
 
 class Evaluation(msgspec.Struct, tag="eval"):
@@ -170,7 +171,7 @@ def _step(attempt: int, m: Record) -> Step:
     loss, grad_norm, lr, *rest = values
     phase = m.phase if m.phase.__class__ is not int else str(m.phase)
     head = (attempt, m.step, m.time, loss, grad_norm, lr, (), m.skipped, phase, m.shards, ranks)
-    return tuple.__new__(Step, (*head, *rest))
+    return tuple.__new__(Step, (*head, *rest, m.replicas_odd))
 
 
 def _saved(attempt: int, m: Saved) -> Checkpoint:
@@ -185,8 +186,9 @@ def _odd_step(attempt: int, m: Record) -> Step:
     ranks = None if m.ranks is None else _ranks(m.ranks)
     phase = None if m.phase is None else str(m.phase)
     step = step_of(
-        attempt, m.step, unmask(values), time=m.time, skipped=m.skipped, phase=phase, shards=m.shards, ranks=ranks
-    )
+        attempt, m.step, unmask(values), time=m.time, skipped=m.skipped, phase=phase, shards=m.shards, ranks=ranks,
+        replicas_odd=m.replicas_odd,
+    )  # fmt: skip
     if m.nonfinite and "grad_norm" not in step.nonfinite:
         step = step._replace(nonfinite=(*step.nonfinite, "grad_norm"))
     return step

@@ -21,6 +21,7 @@ from orchestrator.training.inbox import Inbox
 from orchestrator.training.meeting import Place, Terms, meet
 from orchestrator.training.orders import NOW, SAVE, Desk, Orders
 from orchestrator.training.ranks import Link, Shards
+from orchestrator.training.replicas import Replicas
 from orchestrator.training.run import Batch, Run
 from orchestrator.training.shield import Shield, warn
 from orchestrator.training.solo import Solo, number
@@ -82,7 +83,9 @@ class Live(Run):
             return Solo(self._shield, self._stream, desk)
         shards = Shards(self._place.run_dir, self._place.attempt)
         link = Link(self._place.rank, self._terms.world, device if _on_device() else torch.device("cpu"))
-        return Team(self._shield, self._stream, desk, link, shards)
+        team = Team(self._shield, self._stream, desk, link, shards)
+        team.replicas = Replicas(self._optimizers)
+        return team
 
     def _begin(self, step: int) -> None:
         self._start = self._last = step

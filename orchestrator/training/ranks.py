@@ -19,9 +19,9 @@ SLOTS = 8  # shard hashes a rank can send a step
 SHOWN = 64  # ranks whose values are listed one by one
 ODD_MADS, ODD_MOST = 8.0, 16  # a summary names ranks farther than this from the median, the worst first
 LOOKUPS = 16  # side files read a step
-WIDTH = 9 + SLOTS
-HAS_LOSS, HAS_NORM, SKIPPED = 1, 2, 4
-LOSS, NORM = 1, 2
+WIDTH = 10 + SLOTS
+HAS_LOSS, HAS_NORM, SKIPPED, HAS_SUM = 1, 2, 4, 32
+LOSS, NORM, COUNT, SUM, HASHES = 1, 2, 4, 5, 6
 
 
 class Row(NamedTuple):
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     norm: float = 0.0
     nonfinite: int = 0
     shards: int = 0
+    replica: float = 0.0
     hashes: tuple[int, ...] = ()
     scale: float = 1.0
     clip_scale: float = 1.0
@@ -41,7 +42,7 @@ class Row(NamedTuple):
     def packed(self) -> list[float]:
         """The row as WIDTH numbers."""
         pad = (0,) * (SLOTS - len(self.hashes))
-        head = (self.flags, self.loss, self.norm, self.nonfinite, self.shards)
+        head = (self.flags, self.loss, self.norm, self.nonfinite, self.shards, self.replica)
         return [*head, *self.hashes, *pad, self.scale, self.clip_scale, self.due, self.stop]
 
     @classmethod
@@ -51,10 +52,10 @@ class Row(NamedTuple):
         >>> Row.unpacked(row.packed()) == row
         True
         """
-        flags, loss, norm, bad, shards = values[:5]
-        kept = tuple(int(value) for value in values[5 : 5 + min(int(shards), SLOTS)])
+        flags, loss, norm, bad, shards, replica = values[:HASHES]
+        kept = tuple(int(value) for value in values[HASHES : HASHES + min(int(shards), SLOTS)])
         scale, clip_scale, due, stop = values[-4:]
-        return cls(int(flags), loss, norm, int(bad), int(shards), kept, scale, clip_scale, int(due), int(stop))
+        return cls(int(flags), loss, norm, int(bad), int(shards), replica, kept, scale, clip_scale, int(due), int(stop))
 
 
 def hash_of(shard: str) -> int:
@@ -71,17 +72,17 @@ class Link:
         self.late = device.type != "cpu" if late is None else late
         self._sent: tuple[Any, Tensor, Any] | None = None
 
-    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any) -> tuple[Any, Tensor] | None:
+    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any, replica: Any = None) -> tuple[Any, Tensor] | None:
         """Send this rank's row; get a ticket back with the rows of all ranks, shape (ranks, WIDTH), on the CPU.
 
-        `loss` and `norm`, where they are tensors, are filled into the row on the device. On an accelerator the
-        ticket is the one of the step before, None at the first.
+        `loss`, `norm` and `replica`, where they are tensors, are filled into the row on the device. On an accelerator
+        the ticket is the one of the step before, None at the first.
         """
         own = torch.tensor(row.packed(), dtype=torch.float64)
         if not self.late:
             return ticket, self._gather(own)
         own = (own.pin_memory() if self._cuda else own).to(self._device, non_blocking=True)
-        for slot, value in ((LOSS, loss), (NORM, norm)):
+        for slot, value in ((LOSS, loss), (NORM, norm), (SUM, replica)):
             if isinstance(value, Tensor):
                 own[slot] = value.detach().to(torch.float64)
         gathered = self._gather(own)
@@ -105,8 +106,14 @@ class Link:
         if self._world == 1:
             return own.view(1, WIDTH)
         rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=own.device)
-        dist.all_gather_into_tensor(rows, own)
+        _gather_rows(rows, own)
         return rows.view(self._world, WIDTH)
+
+
+def _gather_rows(rows: Tensor, own: Tensor) -> None:
+    # The same call; newer versions of torch warn under the older name, which costs more than the call.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(rows, own)
 
 
 def _mark() -> Any:
@@ -123,6 +130,7 @@ class Shards:
         self._names: dict[int, str] = {}
         self._hashes: dict[str, int] = {}
         self._read: dict[int, int] = {}
+        self._last: tuple[list[list[float]], tuple[list[str], int]] = ([], ([], 0))
 
     def new(self, shards: list[str]) -> list[tuple[int, str]]:
         """The names not met before, with their hashes; they are known from now on."""
@@ -138,13 +146,20 @@ class Shards:
         """The hashes of the first SLOTS of a batch's shards, all met before."""
         return tuple(self._hashes[shard] for shard in shards[:SLOTS])
 
+    def names_of_few(self, table: list[list[float]]) -> tuple[list[str], int]:
+        """`names` for the rows of a few ranks as lists; consecutive steps mostly read the same."""
+        read = [row[COUNT:SUM] + row[HASHES : HASHES + SLOTS] for row in table]
+        if read != self._last[0]:
+            self._last = (read, self.names(torch.tensor(table, dtype=torch.float64)))
+        return self._last[1]
+
     def names(self, rows: Tensor) -> tuple[list[str], int]:
         """The union of the shards of all ranks, in the order of the ranks, and how many could not be named."""
-        counts = rows[:, 4]
+        counts = rows[:, COUNT]
         more = int((counts - SLOTS).clamp(min=0).sum())
         found: dict[str, None] = {}
         lookups = 0
-        table, wide = rows[:, 5 : 5 + SLOTS], int(counts.max().clamp(max=SLOTS))
+        table, wide = rows[:, HASHES : HASHES + SLOTS], int(counts.max().clamp(max=SLOTS))
         for number, rank in _first_ranks(table[:, :wide]):
             if number not in self._names and lookups < LOOKUPS:
                 lookups += 1

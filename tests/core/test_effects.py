@@ -121,3 +121,10 @@ def test_a_resume_on_other_weights_is_seen_where_steps_overlap() -> None:
 def test_a_resume_that_goes_on_as_before_raises_nothing() -> None:
     state = run(lambda attempt, step: "crash" if attempt == 1 and step == 440 else None)
     assert classes(state) == ["crash"]
+
+
+def test_replicas_that_part_are_one_incident_of_their_rank() -> None:
+    state = run(lambda attempt, step: {"replicas_odd": (3,)} if step in (300, 400) else None)
+    (incident,) = [i for i in state.incidents if i.cls == "rank_local"]
+    assert (incident.rank, incident.onset) == (3, 300)
+    assert "weights of rank(s) 3" in incident.reason

@@ -13,7 +13,8 @@ from orchestrator.training.cadence import Cadence
 from orchestrator.training.guard import Report
 from orchestrator.training.inbox import Directive, Inbox
 from orchestrator.training.orders import Desk, Orders
-from orchestrator.training.ranks import LOOKUPS, SLOTS, Link, Row, Shards, block, hash_of
+from orchestrator.training.ranks import HAS_SUM, LOOKUPS, SLOTS, Link, Row, Shards, block, hash_of
+from orchestrator.training.replicas import EVERY, Replicas
 from orchestrator.training.shield import Shield
 from orchestrator.training.stream import Record, Stream
 from orchestrator.training.team import Team
@@ -159,3 +160,26 @@ def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
     late.team.flush()
     for line in wire.telemetry_file(attempt.run_dir, 1).read_text().splitlines():
         assert json.loads(line)["type"] == "step"
+
+
+def test_replicas_that_part_are_named_and_parts_of_one_model_are_not(attempt: Attempt) -> None:
+    def told(team: Team, *sums: float) -> object:
+        team._take(Record(100, 0.0), table([Row(flags=HAS_SUM, replica=value) for value in sums]))
+        return attempt.messages("step")[-1].get("replicas_odd")
+
+    late = Late(attempt)
+    assert told(late.team, 0.5, 0.5, 0.5) is None
+    assert told(late.team, 0.5, 0.25, 0.5) == [1]
+    late.team.replicas = Replicas(())
+    assert told(late.team, 0.5, 0.25, 0.75) is None
+    assert told(late.team, 0.5, 0.3, 0.75) is None
+
+
+def test_a_sum_over_a_few_weights_is_due_every_so_many_steps() -> None:
+    model = torch.nn.Linear(4, 1)
+    replicas = Replicas([torch.optim.SGD(model.parameters(), lr=0.1)])
+    assert replicas.value(EVERY + 1) is None
+    due = replicas.value(EVERY)
+    assert due is not None
+    expected = sum(p.detach().double().sum().item() for p in model.parameters())
+    assert due.item() == pytest.approx(expected, rel=1e-12)
