@@ -138,7 +138,7 @@ def _evidence(incident: Incident) -> Iterator[str]:
             yield _led(reading, incident.detected - reading.step)
         elif reading.detector == "clip_saturation":
             yield f"clipping had been saturated: it acted on {100 * reading.value:.0f} % of the steps before"
-        elif reading.kind == "fault":
+        elif reading.kind in ("fault", "context"):
             yield f"{reading.detail} (step {reading.step})"
     if incident.cls == "nonfinite" and incident.skipped:
         yield "the trainer skipped the update, so the weights are as they were"

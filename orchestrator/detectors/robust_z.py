@@ -18,9 +18,12 @@ EVERY = 8  # points between two calculations of the limits
 YOUNG = 24  # below so many points only a ratio that no noise explains is flagged
 YOUNG_RATIO, YOUNG_SPREADS, YOUNG_DOUBT = 0.5, 3.0, 0.1
 COARSE, COARSE_RATIO = 5, 0.35  # a log with so many steps a point averages, so less is enough
+CALM_STEP, CALM_POINTS = 100, 10  # as it is for one that begins in mid-run, where the first wild steps are over
+FIRST_RATIO, FIRST_LEAST = 20.0, 0.1  # times a first value of so much, at least, no start of a run is
 SPARSE_POINTS = 40  # residuals that are kept where the window holds fewer
 LOW_SPREADS, LOW_RATIO = 8.0, 0.1  # so far below is not learned
 LOW_POINTS = 64  # unless so many came in a row
+LOW_SAID = 5  # so many are said, should something follow
 GRAINS = 2.5  # steps of a rounded value that are no rise
 
 
@@ -80,7 +83,8 @@ class RobustZ:
         gap = abs(point.step - state.last) if state.last > 0 else 1
         high = state.high
         if 0 < state.seen < 3:
-            high = state.centre + COARSE_RATIO * abs(state.centre) if gap >= COARSE else float("inf")
+            first = FIRST_RATIO * state.centre if state.centre >= FIRST_LEAST else float("inf")
+            high = state.centre + COARSE_RATIO * abs(state.centre) if gap >= COARSE else first
         if value > high and state.flagged < self.window:
             return self._flagged(state, point, value)
         if 0 < state.seen < 3 and gap >= COARSE and value > state.centre + YOUNG_DOUBT * abs(state.centre):
@@ -88,7 +92,7 @@ class RobustZ:
         if value < state.low:
             lows = (*state.lows, value)
             if len(lows) < LOW_POINTS:
-                return state._replace(lows=lows, last=point.step), None
+                return state._replace(lows=lows, last=point.step), self._low(state, lows, point.step)
             state = State(seen=len(lows), fresh=lows, spread=state.spread)
         elif state.flagged >= self.window:
             state = State(last=state.last)  # so many in a row are the new level
@@ -99,6 +103,13 @@ class RobustZ:
         if recent:
             residuals = (*residuals, *[v - centre for v in fresh])[-max(self.window // gap, SPARSE_POINTS) :]
         return self._learned(seen + 1, (*recent, *fresh)[-CENTRE:], residuals, point.step, gap >= COARSE), None
+
+    def _low(self, state: State, lows: tuple[float, ...], step: int) -> Reading | None:
+        """A stretch far below is no trouble by itself, but what is read in it is seldom what was meant."""
+        if len(lows) != LOW_SAID or self.signal != "loss":
+            return None
+        detail = f"the loss had stood far below its level, at {lows[-1]:.4g} beside {state.centre:.4g}"
+        return Reading("robust_z", "loss", "context", step, lows[-1], state.centre, state.low, detail=detail)
 
     def _flagged(self, state: State, point: Step, value: float) -> tuple[State, Reading]:
         kind: Literal["high", "leading"] = "high" if self.signal == "loss" else "leading"
@@ -113,7 +124,8 @@ class RobustZ:
         spread = spread_of(residuals, [after - before for before, after in pairwise(recent)])
         size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
-            ratio = COARSE_RATIO if coarse else YOUNG_RATIO
+            calm = seen >= CALM_POINTS and step > CALM_STEP
+            ratio = COARSE_RATIO if coarse or calm else YOUNG_RATIO
             reach = max(recent) - min(recent)
             above = max(YOUNG_SPREADS * self.threshold * spread, ratio * size, 2.0 * reach)
             spread = max(spread, 0.5 * reach)

@@ -79,6 +79,11 @@ def test_a_jump_of_the_grad_norm_alone_is_no_event():
     assert Told().steps(records).seen == []
 
 
+def test_a_dozen_records_of_a_log_that_begins_in_mid_run_are_enough():
+    records = [(s, 4.6 if s == 6013 else 3.3 + noise(s, 0.08)) for s in range(6000, 6040)]
+    assert Told(start=5999).steps(records).seen == [("isolated", 6013, 6013)]
+
+
 def test_a_grad_norm_that_leads_moves_the_onset():
     records = [
         (s, {"loss": 5.0 if 703 <= s < 705 else 3.4 + noise(s, 0.03), "grad_norm": 9.0 if 700 <= s < 705 else 0.3})
@@ -125,6 +130,12 @@ def test_falling_back_to_a_worse_level_is_no_recovery():
     assert [i.cls for i in told.incidents] == ["persistent"]
 
 
+def test_two_records_before_a_jump_in_a_sparse_log_are_enough():
+    records = [(3990, 5.2), (4000, 5.2), (4010, 9.9), (4100, 7.4), (4240, 6.0), (4400, 5.9), (4620, 5.9)]
+    (incident,) = Told(start=3989).steps(records).incidents
+    assert (incident.cls, incident.onset_low, incident.onset) == ("persistent", 4001, 4010)
+
+
 def test_a_dip_inside_does_not_split_it():
     records = [*flat(1, 500), *flat(500, 540, level=2.6), *flat(540, 543), *flat(543, 700, level=2.6)]
     assert [i.cls for i in Told().steps(records).incidents] == ["persistent"]
@@ -161,6 +172,11 @@ def test_explosion_then_inf_then_blank_cells():
     rows = [(170, 7.3), (171, 1222.0), (172, 1.1e8), (173, math.inf), (174, {}), (175, {})]
     told = Told().steps([*flat(1, 170, level=3.0), *rows])
     assert [(i.cls, i.onset) for i in told.incidents] == [("nonfinite", 170)]
+
+
+def test_an_explosion_at_the_second_record_of_a_log_is_one():
+    rows = [(40, 6.9), (41, 950.0), (42, 3e7), (43, math.inf), (44, {})]
+    assert [(i.cls, i.onset) for i in Told(start=39).steps(rows).incidents] == [("nonfinite", 41)]
 
 
 def test_a_nan_does_not_hide_the_spike_after_it():
@@ -269,6 +285,8 @@ def test_the_way_back_from_garbage_that_was_easy_is_no_rise():
     records = [*flat(1, 700, level=3.0, scale=0.05), *flat(700, 712, level=0.4), (712, 3.2), (713, 3.1)]
     told = Told().steps([*records, *flat(714, 900, level=3.0, scale=0.05)])
     assert told.seen == []
+    told.steps([*flat(900, 910, level=3.0, scale=0.05), (910, 5.0), *flat(911, 930, level=3.0, scale=0.05)])
+    assert "he loss had stood far below its level, at 0.395 beside 2.999" in told.incidents[0].verdict
 
 
 def test_a_rate_of_zero_at_the_first_step_is_harmless_and_in_mid_run_is_not():
