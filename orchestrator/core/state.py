@@ -55,6 +55,8 @@ STAGE: dict[tuple[Stage, str], Stage] = {
     ("probation", "promoted"): "open",
 }
 
+FAILURES = frozenset({"hang", "crash", "oom", "disk_full", "preemption", "host"})
+
 IncidentClass: TypeAlias = (
     SpikeClass
     | Literal[
@@ -317,3 +319,12 @@ class Situation(NamedTuple):
     def action(self, verb: Verb, why: str = "") -> Action:
         """A new action of this incident, to be filled in; its number is given by decide."""
         return Action(0, verb, self.incident.id, self.state.attempt, self.state.step, why)
+
+
+def staged(incident: Incident, happened: str) -> Incident:
+    """The stage table."""
+    return incident._replace(stage=STAGE.get((incident.stage, happened), incident.stage))
+
+
+def want(state: State, number: int) -> State:
+    return state if number in state.waiting else state._replace(waiting=(*state.waiting, number))

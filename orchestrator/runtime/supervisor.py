@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from orchestrator import __version__
 from orchestrator.config import Config, RunDir, redacted
 from orchestrator.core import decide as core
-from orchestrator.core.evolve import adopt, deadline
 from orchestrator.core.facts import Checkpoint, Decision, Fact, Launched, Order, Supervised, Tick
 from orchestrator.core.interval import interval
+from orchestrator.core.lifecycle import adopt, deadline
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import FINAL, State, first
 from orchestrator.registry import load as plugin

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator import registry
-from orchestrator.core.evolve import adopt, evolve
+from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Fact, Supervised
+from orchestrator.core.lifecycle import adopt
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import State, first
 from orchestrator.store.journal import Record, Tail, header_of

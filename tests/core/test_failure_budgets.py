@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator import registry
 from orchestrator.core.decide import decide
-from orchestrator.core.evolve import BACKOFF_MAX, deadline
 from orchestrator.core.facts import Announced, Checkpoint, Exited, Launched, Order, Outcome, Step, Tick
+from orchestrator.core.lifecycle import BACKOFF_MAX, deadline
 from orchestrator.core.state import first
 from tests.simulation import policy
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator import registry
 from orchestrator.core.decide import decide
-from orchestrator.core.evolve import deadline, evolve, fold
+from orchestrator.core.evolve import evolve, fold
 from orchestrator.core.facts import (
     Action,
     Checkpoint,
@@ -21,6 +21,7 @@ from orchestrator.core.facts import (
     Tick,
 )
 from orchestrator.core.health import health, newest_complete, targets
+from orchestrator.core.lifecycle import deadline
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import State, first
 from orchestrator.core.storage import ROOM_WAIT

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.core.decide import decide
-from orchestrator.core.evolve import deadline
 from orchestrator.core.facts import (
     Action,
     Announced,
@@ -20,6 +19,7 @@ from orchestrator.core.facts import (
     ranks_of,
     step_of,
 )  # fmt: skip
+from orchestrator.core.lifecycle import deadline
 from orchestrator.core.policy import Rules
 from orchestrator.core.schedule import checkpoint_due, lr_scale, phase_factor, rate
 from orchestrator.core.state import FINAL, Incident, State, first
