@@ -26,6 +26,7 @@ PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE = 2.0
 LOOK = 0.5  # seconds between two looks for the end file
 BEAT = 2.0  # seconds between two counts
+REAP = 5.0  # seconds between two looks for orphans that ended
 STUCK = 30.0  # seconds after which a process that SIGKILL does not end is left to its kernel
 
 
@@ -72,11 +73,12 @@ def _start(launch: dict[str, Any], attempt: AttemptDir) -> "subprocess.Popen[byt
 
 def _wait(job: "subprocess.Popen[bytes]", attempt: AttemptDir, asked: list[float], grace: float) -> int:
     """The job's return code; when we are asked to, it is told, and killed when its grace is over."""
-    told, pulse = False, _Pulse(attempt)
+    told, pulse, reap_at = False, _Pulse(attempt), 0.0
     while True:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             return job.wait(timeout=0.05)
-        except subprocess.TimeoutExpired:
+        if time.monotonic() >= reap_at:  # a walk over every process of the host
+            reap_at = time.monotonic() + REAP
             _reap(job.pid)
         if pulse.asked_to_end():
             asked.append(time.monotonic())

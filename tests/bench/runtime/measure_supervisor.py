@@ -29,15 +29,29 @@ def cost(seconds: float) -> dict[str, float]:
         run = Run(Path(folder)).lay_out(total=1_000_000, rate=20, every=1000)
         child = run.start()
         run.wait_for(lambda: len(run.steps(1)) >= 20)
-        process = psutil.Process(child.pid)
-        before, began = process.cpu_times(), time.monotonic()
+        process, keeper = psutil.Process(child.pid), psutil.Process(_keeper(run))
+        before, began = (_used(process), _used(keeper)), time.monotonic()
         time.sleep(seconds)
-        after, passed = process.cpu_times(), time.monotonic() - began
-        used = after.user + after.system - before.user - before.system
+        passed = time.monotonic() - began
+        used, kept = _used(process) - before[0], _used(keeper) - before[1]
         memory = process.memory_info().rss
         child.terminate()
         child.communicate()
-    return {"core_share": used / passed, "memory_mb": memory / (1 << 20), "steps_a_second": 20}
+    return {
+        "core_share": used / passed,
+        "keeper_core_share": kept / passed,
+        "memory_mb": memory / (1 << 20),
+        "steps_a_second": 20,
+    }
+
+
+def _keeper(run: Run) -> int:
+    return int(json.loads(run.dir.attempt(1).process.read_text())["keeper"]["pid"])
+
+
+def _used(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def answer(times: int = 5) -> dict[str, float]:
