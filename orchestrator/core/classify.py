@@ -23,7 +23,8 @@ QUIET_POINTS = 5  # so many points back at the old level end an excursion; a sho
 QUIET_STEPS = 50  # in a sparse log so many steps do
 DOUBT = 0.1  # so far above the old level a record that was not flagged belongs to what follows
 NEAR = 0.02  # so close to the old level is the old level
-SPARSE_POINTS = 5  # in a sparse log a level is no fewer points, unless massive
+SPARSE_POINTS = 6  # in a sparse log a level is no fewer points, unless massive
+SPARSE_FLAT = 0.2  # or one less, of which the newest three lie within so much of their height
 MASSIVE, MASSIVE_STEPS = 0.4, 20  # a rise so high is a level after so few steps already
 SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
 LEAD_RECORDS = 1  # a grad-norm excursion that ended at most so many records before belongs to the spike
@@ -378,9 +379,16 @@ def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
     by_level = now.evidence[0].kind == "level"
     if now.points < confirm.points or (now.quiet and not by_level) or lasted < min(confirm.for_, MASSIVE_STEPS):
         return False
-    if lasted < confirm.for_ or (now.points < SPARSE_POINTS and lasted > confirm.for_ * confirm.points):
+    enough = SPARSE_POINTS - _flat(now)
+    if lasted < confirm.for_ or (now.points < enough and lasted > confirm.for_ * confirm.points):
         return _massive(now)
     return _raised(policy.spikes.persistent, now)
+
+
+def _flat(now: Excursion) -> bool:
+    """Whether the newest three points stand on a level of their own, well above the old one."""
+    newest = now.tail[-3:]
+    return len(newest) == 3 and max(newest) - min(newest) < SPARSE_FLAT * (min(newest) - now.baseline)
 
 
 def _massive(now: Excursion) -> bool:
