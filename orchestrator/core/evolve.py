@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import Change, Excursion, Grace, observe, rebase, resume
-from orchestrator.core.effects import await_effect, check, refused, resumed, saved
-from orchestrator.core.classify import Change, Excursion, observe, resume
 from orchestrator.core.effects import apart, await_effect, check, refused, resumed, saved
 from orchestrator.core.facts import (
     Action,
