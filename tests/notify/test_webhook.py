@@ -102,4 +102,4 @@ def test_what_was_sent_and_what_was_not_stands_in_the_run_directory(receiver, tm
 @pytest.mark.parametrize("name", registry.names("notify"))
 def test_every_channel_has_its_two_functions_and_a_first_line(name):
     module = registry.load("notify", name)
-    assert module.__doc__ and module.address.__doc__ and module.send.__doc__
+    assert all(told.__doc__ for told in (module, module.address, module.send))
