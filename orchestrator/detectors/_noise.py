@@ -7,6 +7,7 @@ from typing import Literal
 from orchestrator.core.facts import Step
 
 SQRT2 = 2.0**0.5
+TWO_KINDS = 1.5  # the 80 % point tells of so much more than the median: two kinds of batches
 UPPER_POINTS = 40  # upper residuals before anything is said of them
 TAIL_POINTS = 60  # below so many upper residuals nothing is said of their tail
 
@@ -27,22 +28,25 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
 
 
-def spread_of(residuals: Sequence[float], differences: Sequence[float]) -> float:
+def spread_of(residuals: Sequence[float], differences: Sequence[float], dense: bool = True) -> float:
     """A robust standard deviation of what is to be judged from above.
 
     1.4826 times the median absolute deviation of neighbours' differences over sqrt(2) (a trend does not
     move it), or the upper residuals' 95 % point over 1.96 (a falling curve has none): for a Gaussian both
     are sigma (Rousseeuw and Croux, 1993); slow noise raises the second, and where the 99 % point over 2.576
-    tells of heavier tails, that.
+    tells of heavier tails, that. Before there are enough residuals, the 80 % point of a `dense` log's differences
+    over 1.2816 where it tells of batches of two kinds; a log of many steps a point averages over them.
     """
     if not differences:
         return 0.0
     middle = median(differences)
-    spread = 1.4826 * median([abs(d - middle) for d in differences]) / SQRT2
+    apart = sorted([abs(d - middle) for d in differences])
+    spread = 1.4826 * median(apart) / SQRT2
     upper = sorted([residual for residual in residuals if residual > 0.0])
     last = len(upper) - 1
     if last < UPPER_POINTS:
-        return spread
+        wide = apart[int(0.8 * (len(apart) - 1))] / (1.2816 * SQRT2) if dense else 0.0
+        return wide if wide > TWO_KINDS * spread else spread
     spread = max(spread, upper[int(0.95 * last)] / 1.96)
     tail = upper[int(0.99 * last)] / 2.576 if last >= TAIL_POINTS else 0.0
     return max(spread, tail)

@@ -121,7 +121,7 @@ class RobustZ:
     ) -> State:
         """Centre, spread and limits with the fresh points taken in."""
         centre = median(recent)
-        spread = spread_of(residuals, [after - before for before, after in pairwise(recent)])
+        spread = spread_of(residuals, [after - before for before, after in pairwise(recent)], not coarse)
         size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
             calm = seen >= CALM_POINTS and step > CALM_STEP

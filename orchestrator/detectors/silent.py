@@ -5,13 +5,14 @@ that was plainly there, in one record, is flagged, and only once it lasted.
 """
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 from orchestrator.core.facts import Reading, Step
 from orchestrator.core.units import Positive
 
 SHARE = 0.2  # of the highest rate so far: from less than this it may fade to zero
-LEAST = 0.05  # a loss below this may be rounded to zero
+LEAST, LEAST_LR = 0.05, 5e-5  # a loss, or a rate of a single digit, below this may be rounded to zero
 
 
 class State(NamedTuple):
@@ -59,7 +60,7 @@ class Silent:
         after = State(last, zeros, rate, still, max(peak, rate))
         if loss is not None and zeros >= self.points and abs(last) >= LEAST:
             return after, self._reading(point, "loss", last, zeros)
-        if lr is not None and still >= self.points and rate >= SHARE * peak > 0.0:
+        if lr is not None and still >= self.points and rate >= SHARE * peak > 0.0 and not _rounded(rate):
             return after, self._reading(point, "lr", rate, still)
         return after, None
 
@@ -68,6 +69,11 @@ class Silent:
         onset = max(point.step - records + 1, 1)
         detail = f"{what}, it was {before:.3g}"
         return Reading("silent", signal, "fault", point.step, 0.0, before, 0.0, onset=onset, detail=detail)
+
+
+def _rounded(rate: float) -> bool:
+    """Whether a rate may be the last digit of one that is printed with a few of them."""
+    return rate < LEAST_LR and len(Decimal(repr(rate)).normalize().as_tuple().digits) < 2
 
 
 Plugin = Silent

@@ -50,6 +50,13 @@ def test_levels_and_heights(kind, parameters, points, steps):
     assert fired(kind, points, **parameters) == steps
 
 
+def test_batches_of_two_kinds_are_their_noise():
+    """Every fifth batch is of a dataset a third harder: the wider one is the yardstick, also in a young log."""
+    records = [Step(1, s, loss=(2.7 if s % 5 == 0 else 2.0) + noise(s, 0.05)) for s in range(1, 300)]
+    assert fired("robust_z", records) == []
+    assert fired("robust_z", [*records, Step(1, 300, loss=6.0)]) == [300]
+
+
 def test_a_slow_rise_that_no_window_sees():
     points = [Step(1, step, loss=2.0 * (1.0 + max(step - 1000, 0) * 3e-5) + noise(step)) for step in range(1, 6000)]
     first, *_ = fired("level_shift", points)
@@ -124,6 +131,7 @@ def test_a_scale_that_only_falls(values, steps):
         ([Step(1, s, loss=2.0, lr=1e-3 if s < 10 else 0.0) for s in range(1, 13)], [12]),
         ([Step(1, s, loss=2.0, lr=max(1e-3 * (1 - s / 100), 0.0)) for s in range(1, 110)], []),  # a plan's end
         ([Step(1, s, loss=2.0, lr=0.0 if s < 5 else 1e-5 * s) for s in range(1, 50)], []),  # a plan's beginning
+        ([Step(1, s, loss=2.0, lr=round(2e-5 * (1 - s / 100), 5)) for s in range(1, 100)], []),  # printed with five
         ([Step(1, s, loss=0.0) for s in range(1, 50)], []),  # it never was anything else
     ],
 )
