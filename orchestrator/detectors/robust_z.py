@@ -15,6 +15,7 @@ from orchestrator.detectors._noise import grain, median, spread_of
 
 CENTRE = 24  # points of the running median
 EVERY = 8  # points between two calculations of the limits
+RARELY = 4  # so many of them share one calculation of the spread, once the window is full
 YOUNG = 24  # below so many points only a ratio that no noise explains is flagged
 YOUNG_RATIO, YOUNG_SPREADS, YOUNG_DOUBT = 0.5, 3.0, 0.1
 COARSE, COARSE_RATIO = 5, 0.35  # a log with so many steps a point averages, so less is enough
@@ -102,7 +103,9 @@ class RobustZ:
             return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
         if recent:
             residuals = (*residuals, *[v - centre for v in fresh])[-max(self.window // gap, SPARSE_POINTS) :]
-        return self._learned(seen + 1, (*recent, *fresh)[-CENTRE:], residuals, point.step, gap >= COARSE), None
+        known = spread if len(residuals) >= self.window and (seen // EVERY) % RARELY else None
+        recent = (*recent, *fresh)[-CENTRE:]
+        return self._learned(seen + 1, recent, residuals, point.step, gap >= COARSE, known), None
 
     def _low(self, state: State, lows: tuple[float, ...], step: int) -> Reading | None:
         """A stretch far below is no trouble by itself, but what is read in it is seldom what was meant."""
@@ -117,11 +120,15 @@ class RobustZ:
         return state._replace(flagged=state.flagged + 1, last=point.step, lows=()), reading
 
     def _learned(
-        self, seen: int, recent: tuple[float, ...], residuals: tuple[float, ...], step: int, coarse: bool
-    ) -> State:
-        """Centre, spread and limits with the fresh points taken in."""
+        self, seen: int, recent: tuple[float, ...], residuals: tuple[float, ...], step: int, coarse: bool,
+        known: float | None,
+    ) -> State:  # fmt: skip
+        """Centre, spread and limits with the fresh points taken in; a `known` spread is not calculated anew."""
         centre = median(recent)
-        spread = spread_of(residuals, [after - before for before, after in pairwise(recent)], not coarse)
+        if known is None:
+            spread = spread_of(residuals, [after - before for before, after in pairwise(recent)], not coarse)
+        else:
+            spread = known
         size, rounded = abs(centre), GRAINS * grain(recent)
         if seen < YOUNG:
             calm = seen >= CALM_POINTS and step > CALM_STEP
