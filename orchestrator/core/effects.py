@@ -111,11 +111,14 @@ def _judge(rules: Rules, state: State, action: Action, point: Step) -> tuple[Ver
 def _wanted_lr(rules: Rules, state: State, action: Action, step: int) -> float | None:
     """The ordered rate at a step."""
     cut = action.cuts[-1:]
-    if before := next((e.lr for e in state.before.between(step, step)), None):
-        return before * lr_scale(cut, step) if state.attempt > action.attempt else before
+    since = state.attempt - action.attempt  # launches since the cut; the first one after it brings it in
+    if since and (before := next((e.lr for e in state.before.between(step, step)), None)):
+        return before * lr_scale(cut, step) if since == 1 else before
     policy = rules.policy
     if policy.schedule is not None:
         return rate(policy.schedule, step) * phase_factor(policy.phases, step) * lr_scale(state.levels.cuts, step)
+    if since:
+        return None
     last = next((e.lr for e in reversed(state.history.between(action.step - 5, action.step)) if e.lr), None)
     return None if last is None else last * lr_scale(cut, step)
 

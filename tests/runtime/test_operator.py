@@ -138,7 +138,7 @@ def test_what_harms_nobody_needs_no_yes(run):
 
 
 def test_a_silence_forgives_what_was_announced(run):
-    run.lay_out({"at": 200, "do": "spike"}, rate=100)
+    run.lay_out({"at": 200, "do": "bump"}, rate=100)
     state = run.supervise(at(80, lambda: orders.give(run.dir, "silence", "new", 200)))
     assert state.incidents == ()
     assert [(s.author, s.why) for s in state.silences] == [(ME, "new")]

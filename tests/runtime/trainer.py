@@ -85,8 +85,8 @@ class Trainer:
             return loss + 3.0 if bad else loss
         if step != at:
             return loss
-        if what == "spike":
-            return loss + 3.0
+        if what in ("spike", "bump"):
+            return loss + (3.0 if what == "spike" else 0.8)
         if what == "wait":
             while not Path(trouble["for"]).exists():
                 self.pause()
