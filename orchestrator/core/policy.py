@@ -357,8 +357,7 @@ class Detector(Protocol):
 
     `start` is the state before any record. `update` takes constant time a record and returns the next
     state and what it saw, None when nothing is out of order; a point it flags never enters its baseline.
-    `rebase` is called at a planned change: the old level no longer binds. `resume` is called with the
-    state that belonged to a checkpoint when a run goes on from there.
+    `rebase` is called at a planned change: the old level no longer binds.
     """
 
     def start(self) -> tuple: ...  # type: ignore[type-arg]
