@@ -19,21 +19,6 @@ from orchestrator.training.clipping import Adaptive
 from orchestrator.training.shield import Shield
 
 
-class Report(NamedTuple):
-    """What was done to the update: effective rates by group, norm before clipping, limit in force.
-
-    `grad_norm` stays a tensor on its device where reading it would have meant waiting. `nonfinite` counts the
-    parameters whose gradient is not finite, `names` has the first of them.
-    """
-
-    lrs: tuple[float, ...] = ()
-    grad_norm: float | Tensor | None = None
-    clip: float | None = None
-    nonfinite: int = 0
-    skipped: bool = False
-    names: tuple[str, ...] = ()
-
-
 class Manner(NamedTuple):
     """How updates are judged: `check` may wait for the device and skip one; `hooked` does it in the step hook.
 
@@ -49,8 +34,12 @@ AHEAD = 64  # steps whose factor and limit are worked out together
 
 NAMED = 3  # parameters that are named where a gradient is not finite
 
+# Plain tuples: they are made in every step. The norm before clipping, which stays a tensor on its device where reading
+# it would have meant waiting; the limit in force; how many parameters have a gradient that is not finite; whether the
+# update was skipped; the names of the first of those parameters.
 Verdict: TypeAlias = tuple[float | Tensor | None, float | None, int, bool, tuple[str, ...]]
-_NONE: Verdict = (None, None, 0, False, ())
+Done: TypeAlias = tuple[tuple[float, ...], Verdict]  # the effective rates of the first optimizer's groups with it
+UNJUDGED: Verdict = (None, None, 0, False, ())
 
 
 class Guard:
@@ -76,7 +65,7 @@ class Guard:
         self._judged: set[int] = set()
         self._several = len(optimizers) > 1
         self._lrs: tuple[float, ...] = ()
-        self._verdict: Verdict = _NONE
+        self._verdict: Verdict = UNJUDGED
         self._given: tuple[Tensor, float | None] | None = None
         self._adaptive: Adaptive | None = None
         for optimizer in optimizers:
@@ -93,20 +82,25 @@ class Guard:
     def arm(self, step: int, scale: float, clip_scale: float) -> None:
         """The next update leads to `step`; `scale` and `clip_scale` are what incidents make of rate and limit."""
         self._step = step
+        self.scale(scale, clip_scale)
+
+    def scale(self, scale: float, clip_scale: float) -> None:
+        """What incidents make of rate and limit from now on."""
         if scale != self._scale or clip_scale != self._clip_scale:
             self._scale, self._clip_scale = scale, clip_scale
             self._table.clear()
 
-    def take(self) -> Report:
-        """What the update since the last call was like."""
-        lrs, verdict = self._lrs, self._verdict
+    def take(self, step: int) -> Done:
+        """What was done to the update to `step`; the next one leads to the step after it."""
+        self._step = step + 1
+        done = self._lrs, self._verdict
+        self._lrs, self._verdict = (), UNJUDGED
         if self._given is not None:
-            verdict = self._unjudged(*self._given, skipped=not lrs)
+            done = done[0], self._unjudged(*self._given, skipped=not done[0])
             self._given = None
-        self._lrs, self._verdict = (), _NONE
         if self._judged:
             self._judged.clear()
-        return Report(lrs, *verdict)
+        return done
 
     # --- for frameworks with ways of their own ----------------------------------------------------------
 
@@ -178,8 +172,8 @@ class Guard:
             for group in groups:
                 own = group["lr"]
                 # Rebind, never in place: the rate may be a tensor that the trainer holds too.
-                group["lr"] = own * factor
-                self._changed.append((group, own, group["lr"]))
+                ours = group["lr"] = own * factor
+                self._changed.append((group, own, ours))
         if optimizer is self._optimizers[0]:
             self._lrs = _rates_of(groups)
 
@@ -208,7 +202,7 @@ class Guard:
         value = norm.item()
         if isfinite(value):
             if limit is not None and value > limit and given is None:
-                torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
+                _shrink(found, limit, norm)
             if self._adaptive is not None:
                 self._adaptive.add(value)
             self._verdict = (value, limit, 0, False, ())
@@ -238,7 +232,20 @@ class Guard:
         return norm if unscale is None else norm / unscale
 
 
+def _shrink(found: list[Tensor], limit: float, norm: Tensor) -> None:
+    """Clip to a limit that the norm is known to pass; equal to torch's own to the last bit."""
+    if norm.device.type != "cpu":
+        torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
+        return
+    factor = limit / (norm + 1e-6)
+    for parameter in found:
+        parameter.grad.mul_(factor)  # type: ignore[union-attr]
+
+
 def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
+    first = groups[0]["lr"]
+    if len(groups) == 1 and type(first) is float:
+        return (first,)
     rates = [group["lr"] for group in groups]
     if any(isinstance(lr, Tensor) and lr.device.type != "cpu" for lr in rates):
         return ()  # reading them would wait for the device

@@ -16,6 +16,7 @@ from orchestrator.core.schedule import lr_scale
 from orchestrator.training import saving
 from orchestrator.training.cadence import Cadence
 from orchestrator.training.data import quarantined
+from orchestrator.training.gathered import Gathered
 from orchestrator.training.guard import Guard, Manner
 from orchestrator.training.inbox import Inbox
 from orchestrator.training.meeting import Place, Terms, meet
@@ -23,11 +24,12 @@ from orchestrator.training.orders import NOW, SAVE, Desk, Orders
 from orchestrator.training.ranks import Link, Shards
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.run import Batch, Run
+from orchestrator.training.seen import number
 from orchestrator.training.shield import Shield, warn
-from orchestrator.training.solo import Solo, number
+from orchestrator.training.solo import Solo
 from orchestrator.training.stream import Stream
 from orchestrator.training.target import below
-from orchestrator.training.team import Team
+from orchestrator.training.team import Parts, Team
 
 PENDING_LIMIT = 120.0  # seconds that a planned end waits for a checkpoint still being written
 
@@ -57,6 +59,8 @@ class Live(Run):
         self._terms = Terms()
         self._start, self._last = 0, 0
         self._announced = self._ended = self._leaving = False
+        self._obeyed: Orders | None = None
+        self._busy = False  # something must be looked at in every step, whatever is ordered
         self._pending: tuple[int, str, bool | None, saving.Pending] | None = None
         self._group: Any = None
         if dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -80,12 +84,11 @@ class Live(Run):
             desk = Desk(inbox, self._cadence)
         device = next(p.device for o in self._optimizers for g in o.param_groups for p in g["params"])
         if self._terms.world == 1 and device.type == "cpu" and desk is not None:
-            return Solo(self._shield, self._stream, desk)
+            return Solo(self._shield, self._stream, desk, self.guard.take)
         shards = Shards(self._place.run_dir, self._place.attempt)
         link = Link(self._place.rank, self._terms.world, device if _on_device() else torch.device("cpu"))
-        team = Team(self._shield, self._stream, desk, link, shards)
-        team.replicas = Replicas(self._optimizers)
-        return team
+        gathered = Gathered(shards, Replicas(self._optimizers))
+        return Team(self._shield, self._stream, desk, Parts(link, gathered, self.guard.take))
 
     def _begin(self, step: int) -> None:
         self._start = self._last = step
@@ -97,7 +100,7 @@ class Live(Run):
         scale = lr_scale(first.cuts, step + 1)
         self.guard.arm(step + 1, scale, first.clip_scale)
         if self._voice is not None:
-            self._voice.obeyed = Orders(scale, first.clip_scale)
+            self._voice.standing = Orders(scale, first.clip_scale)
 
     # What the trainer calls.
 
@@ -105,7 +108,7 @@ class Live(Run):
         self._join()
         path = os.environ.get(wire.RESUME, "")
         step = saving.read(path, state) if path else 0
-        self.guard.take()
+        self.guard.take(step)
         self._begin(step)
         return step
 
@@ -128,15 +131,13 @@ class Live(Run):
             self._close(over)
 
     def step(self, step: int, *, loss: Any = None, shards: Sequence[str] = (), **fields: Any) -> None:
-        if self._voice is None:
-            self._join()
         if not self._announced:
+            self._join()
             self._announce(step - 1)
         self._last = step
-        self._settle()
-        orders = self._voice.report(step, loss, shards, fields, self.guard.take())  # type: ignore[union-attr]
-        self.guard.arm(step + 1, orders.scale, orders.clip_scale)
-        self._obey(orders)
+        orders = self._voice.report(step, loss, shards, fields)  # type: ignore[union-attr]
+        if self._busy or orders is not self._obeyed:
+            self._obey(orders)
 
     def eval(self, step: int, **values: Any) -> None:
         if self._place.rank == 0:
@@ -168,13 +169,17 @@ class Live(Run):
     # Orders.
 
     def _obey(self, orders: Orders) -> None:
+        self._settle()
         self._leave()  # the last checkpoint was due at the step before
+        self._obeyed = orders
+        self.guard.scale(orders.scale, orders.clip_scale)
         self.checkpoint_due = orders.due
         if orders.stop == NOW:
             self.stop_requested, self.checkpoint_due = True, False
             self._pending = None  # whatever it holds is not worth the wait
         elif orders.stop == SAVE and not self.stop_requested:
             self.checkpoint_due = self._leaving = True
+        self._busy = self.checkpoint_due or self._leaving or self._pending is not None
 
     def _leave(self) -> None:
         if self._leaving:
@@ -195,7 +200,7 @@ class Live(Run):
 
         def begin() -> None:
             pending = saving.write_later(path, state, self._marker(step, finite), self._group)
-            self._pending = step, path, finite, pending
+            self._pending, self._busy = (step, path, finite, pending), True
 
         return self._tried(step, begin)
 

@@ -26,18 +26,19 @@ class Desk:
     def __init__(self, inbox: Inbox, cadence: Cadence) -> None:
         self.inbox, self.cadence = inbox, cadence
         self._known: Directive | None = None
-        self._quiet, self._since, self._until = Orders(), 0, 0
+        self._quiet, self._since = Orders(), 0
+        self.until = 0  # the step at which the orders may change, as long as the directive stays
 
     def orders(self, step: int, ahead: int, tokens: float) -> Orders:
         """The orders to obey after `step + ahead`, which is where they will have reached all ranks."""
         directive = self.inbox.poll()
         reached = step + ahead
-        if directive is self._known and self._since <= reached < self._until:
+        if directive is self._known and self._since <= reached < self.until:
             return self._quiet
         due = self.cadence.due(reached, directive, tokens)
         orders = Orders(lr_scale(directive.cuts, reached + 1), directive.clip_scale, due, STOPS.index(directive.stop))
         self._known, self._since, self._quiet = directive, reached + 1, orders._replace(due=False)
-        self._until = self._change(reached, directive)
+        self.until = self._change(reached, directive)
         return orders
 
     def _change(self, step: int, directive: Directive) -> int:

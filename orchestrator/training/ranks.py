@@ -6,7 +6,9 @@ waited for: what a step sends is read when the next one comes.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +23,7 @@ ODD_MADS, ODD_MOST = 8.0, 16  # a summary names ranks farther than this from the
 LOOKUPS = 16  # side files read a step
 WIDTH = 10 + SLOTS
 HAS_LOSS, HAS_NORM, SKIPPED, HAS_SUM = 1, 2, 4, 32
-LOSS, NORM, COUNT, SUM, HASHES = 1, 2, 4, 5, 6
+LOSS, NORM, BAD, COUNT, SUM, HASHES = 1, 2, 3, 4, 5, 6
 
 
 class Row(NamedTuple):
@@ -39,23 +41,14 @@ class Row(NamedTuple):
     due: int = 0
     stop: int = 0
 
-    def packed(self) -> list[float]:
+    def packed(self) -> tuple[float, ...]:
         """The row as WIDTH numbers."""
-        pad = (0,) * (SLOTS - len(self.hashes))
-        head = (self.flags, self.loss, self.norm, self.nonfinite, self.shards, self.replica)
-        return [*head, *self.hashes, *pad, self.scale, self.clip_scale, self.due, self.stop]
+        flags, loss, norm, bad, shards, replica, hashes, *orders = self
+        return (flags, loss, norm, bad, shards, replica, *hashes, *_PAD[len(hashes) :], *orders)
 
-    @classmethod
-    def unpacked(cls, values: list[float]) -> "Row":
-        """
-        >>> row = Row(1, 2.5, hashes=(7, 8), shards=2, scale=0.5, stop=1)
-        >>> Row.unpacked(row.packed()) == row
-        True
-        """
-        flags, loss, norm, bad, shards, replica = values[:HASHES]
-        kept = tuple(int(value) for value in values[HASHES : HASHES + min(int(shards), SLOTS)])
-        scale, clip_scale, due, stop = values[-4:]
-        return cls(int(flags), loss, norm, int(bad), int(shards), replica, kept, scale, clip_scale, int(due), int(stop))
+
+_PAD = (0,) * SLOTS
+_LAYOUT = Struct(f"={WIDTH}d")
 
 
 def hash_of(shard: str) -> int:
@@ -78,7 +71,7 @@ class Link:
         `loss`, `norm` and `replica`, where they are tensors, are filled into the row on the device. On an accelerator
         the ticket is the one of the step before, None at the first.
         """
-        own = torch.tensor(row.packed(), dtype=torch.float64)
+        own = torch.frombuffer(bytearray(_LAYOUT.pack(*row.packed())), dtype=torch.float64)
         if not self.late:
             return ticket, self._gather(own)
         own = (own.pin_memory() if self._cuda else own).to(self._device, non_blocking=True)
@@ -131,8 +124,9 @@ class Shards:
         self._hashes: dict[str, int] = {}
         self._read: dict[int, int] = {}
         self._last: tuple[list[list[float]], tuple[list[str], int]] = ([], ([], 0))
+        self._sent: tuple[Sequence[str], tuple[int, ...]] = ((), ())
 
-    def new(self, shards: list[str]) -> list[tuple[int, str]]:
+    def new(self, shards: Sequence[str]) -> list[tuple[int, str]]:
         """The names not met before, with their hashes; they are known from now on."""
         fresh = []
         for shard in shards:
@@ -142,9 +136,11 @@ class Shards:
                 fresh.append((number, shard))
         return fresh
 
-    def hashes(self, shards: list[str]) -> tuple[int, ...]:
+    def hashes(self, shards: Sequence[str]) -> tuple[int, ...]:
         """The hashes of the first SLOTS of a batch's shards, all met before."""
-        return tuple(self._hashes[shard] for shard in shards[:SLOTS])
+        if shards != self._sent[0]:  # consecutive steps mostly read the same
+            self._sent = shards[:], tuple(self._hashes[shard] for shard in shards[:SLOTS])
+        return self._sent[1]
 
     def names_of_few(self, table: list[list[float]]) -> tuple[list[str], int]:
         """`names` for the rows of a few ranks as lists; consecutive steps mostly read the same."""

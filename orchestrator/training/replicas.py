@@ -25,9 +25,9 @@ class Replicas:
         self._taken = [] if any(isinstance(p, DTensor) for p in every) else every[::stride][:TAKEN]
         self._trusted: bool | None = None
 
-    def value(self, step: int) -> Tensor | None:
-        """The sum at a step where it is due, one float64 on the weights' device."""
-        if step % EVERY or not self._taken:
+    def value(self) -> Tensor | None:
+        """The sum as it is now, one float64 on the weights' device; due every EVERY steps."""
+        if not self._taken:
             return None
         with torch.no_grad():
             sums = [p.detach().flatten()[:FIRST].double().sum() for p in self._taken]

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,11 +38,11 @@ def plain(value: Any) -> Any:
 
 
 class Writer:
-    """Turns records into the wire's step lines; a step costs a few string joins, not a JSON encoder."""
+    """Turns records into the wire's step lines: of consecutive steps only what differs is written anew."""
 
     def __init__(self) -> None:
-        self._shards: Sequence[str] = ()
-        self._shards_text = ""
+        self._same: tuple[Any, ...] = ()
+        self._tail = ""
         self._words: dict[str, tuple[str, str]] = {}
 
     def line(self, record: Record) -> str:
@@ -60,28 +60,27 @@ class Writer:
             text += f',"grad_norm":{norm!r}' if norm - norm == 0 else _word("grad_norm", norm)
         if lrs:
             text += f',"lr":{lrs[0]!r}' if lrs[0] - lrs[0] == 0 else _word("lr", lrs[0])
-        if clip is not None:
-            text += f',"clip":{clip!r}'
-        if shards != self._shards:  # consecutive steps mostly read the same
-            self._shards = tuple(shards)
-            self._shards_text = _word("shards", list(shards)) if shards else ""
-        text += f',"nonfinite":{nonfinite}{self._shards_text}'
-        for name, value in fields.items():
-            text += f',"{name}":{value}' if type(value) is int else self._field(name, value)
-        if skipped:
-            text += ',"skipped":true'
+        same = clip, nonfinite, skipped, shards, fields
+        if same != self._same:
+            self._same = clip, nonfinite, skipped, shards[:], dict(fields)
+            self._tail = self._rest(clip, nonfinite, skipped, shards, fields)
+        text += self._tail
         if ranks is not None:
             text += _word("ranks", ranks)
         if len(lrs) > 1:
             text += _word("lrs", lrs)
         return text + "}"
 
-    def _field(self, name: str, value: Any) -> str:
-        if type(value) is not str:
-            return _word(name, plain(value))
-        if self._words.get(name, ("", ""))[0] != value:  # the name of a phase comes back at every step
-            self._words[name] = (value, _word(name, value))
-        return self._words[name][1]
+    def _rest(
+        self, clip: float | None, nonfinite: int, skipped: bool, shards: Sequence[str], fields: dict[str, Any]
+    ) -> str:
+        text = "" if clip is None else f',"clip":{clip!r}'
+        text += f',"nonfinite":{nonfinite}'
+        if shards:
+            text += _word("shards", list(shards))
+        for name, value in fields.items():
+            text += f',"{name}":{value}' if type(value) is int else _word(name, plain(value))
+        return text + (',"skipped":true' if skipped else "")
 
 
 def _word(name: str, value: Any) -> str:
@@ -97,8 +96,9 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         self._writer = Writer()
-        self._held: list[Record] = []
-        self._next = 0.0
+        self._held: list[Any] = []
+        self.record: Callable[[Any], Record] | None = None  # makes one of what is held, where that is none itself
+        self._due = 0.0
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._torn = False
         self._warned = False
@@ -108,19 +108,22 @@ class Stream:
         self.flush()
         self._line(wire.encode(message))
 
-    def record(self, record: Record) -> None:
-        """Append one step: at once, or with those that follow within HOLD_SECONDS."""
-        self._held.append(record)
-        now = time.monotonic()
-        if now >= self._next or record.skipped or record.loss != record.loss:
-            self._next = now + HOLD_SECONDS
-            self.flush()
+    def hold(self, step: Any) -> bool:
+        """Keep one step for the next `flush`; True when that is due."""
+        self._held.append(step)
+        return time.monotonic() >= self._due
 
     def flush(self) -> None:
         """Write the steps held back."""
         if self._held:
+            self._due = time.monotonic() + HOLD_SECONDS
             held, self._held = self._held, []
-            self._line("\n".join(map(self._writer.line, held)))
+            records = held if self.record is None else map(self.record, held)
+            self._line("\n".join(map(self._writer.line, records)))
+
+    def tell(self, record: Record) -> None:
+        """Write one step at once."""
+        self._line(self._writer.line(record))
 
     def _line(self, text: str) -> None:
         # After a torn line the next begins on a line of its own.

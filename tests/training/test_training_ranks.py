@@ -10,14 +10,16 @@ from supervised import Attempt
 
 from orchestrator import wire
 from orchestrator.training.cadence import Cadence
-from orchestrator.training.guard import Report
+from orchestrator.training.gathered import Gathered
+from orchestrator.training.guard import UNJUDGED, Done
 from orchestrator.training.inbox import Directive, Inbox
 from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.ranks import HAS_SUM, LOOKUPS, SLOTS, Link, Row, Shards, block, hash_of
-from orchestrator.training.replicas import EVERY, Replicas
+from orchestrator.training.replicas import Replicas
+from orchestrator.training.seen import Seen
 from orchestrator.training.shield import Shield
-from orchestrator.training.stream import Record, Stream
-from orchestrator.training.team import Team
+from orchestrator.training.stream import Stream
+from orchestrator.training.team import Parts, Team
 
 
 def table(rows: list[Row]) -> torch.Tensor:
@@ -118,11 +120,15 @@ class Late:
         inbox = Inbox(attempt.folder / wire.DIRECTIVE, 1, Directive())
         link = Link(0, 1, torch.device("cpu"), late=True)
         stream = Stream(wire.telemetry_file(attempt.run_dir, 1))
-        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), link, Shards(attempt.run_dir, 1))
+        gathered = Gathered(Shards(attempt.run_dir, 1), Replicas(()))
+        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(link, gathered, self.take))
 
     def step(self, step: int, loss: float) -> Orders:
-        norm = torch.tensor(loss / 2)
-        return self.team.report(step, torch.tensor(loss), ["a"], {}, Report(lrs=(0.1,), grad_norm=norm))
+        self.norm = torch.tensor(loss / 2)
+        return self.team.report(step, torch.tensor(loss), ["a"], {})
+
+    def take(self, step: int) -> Done:
+        return (0.1,), (self.norm, None, 0, False, ())
 
 
 def test_on_an_accelerator_a_step_is_written_when_the_next_one_comes(attempt: Attempt) -> None:
@@ -150,7 +156,7 @@ def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) 
 def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
     late = Late(attempt)
     broken = Row(flags=16)
-    late.team._take(Record(1, 0.0), table([Row(), broken]))
+    late.team._taken(Seen(1, 0.0, (), {}, ((), UNJUDGED)), table([Row(), broken]))
     assert "gradient guard" in late.team._shield.asleep
 
 
@@ -164,22 +170,24 @@ def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
 
 def test_replicas_that_part_are_named_and_parts_of_one_model_are_not(attempt: Attempt) -> None:
     def told(team: Team, *sums: float) -> object:
-        team._take(Record(100, 0.0), table([Row(flags=HAS_SUM, replica=value) for value in sums]))
+        team._taken(
+            Seen(100, 0.0, (), {}, ((), UNJUDGED)), table([Row(flags=HAS_SUM, replica=value) for value in sums])
+        )
+        team.flush()
         return attempt.messages("step")[-1].get("replicas_odd")
 
     late = Late(attempt)
     assert told(late.team, 0.5, 0.5, 0.5) is None
     assert told(late.team, 0.5, 0.25, 0.5) == [1]
-    late.team.replicas = Replicas(())
+    late.team._gathered.replicas = Replicas(())
     assert told(late.team, 0.5, 0.25, 0.75) is None
     assert told(late.team, 0.5, 0.3, 0.75) is None
 
 
-def test_a_sum_over_a_few_weights_is_due_every_so_many_steps() -> None:
+def test_a_sum_over_a_few_weights_is_exact() -> None:
     model = torch.nn.Linear(4, 1)
     replicas = Replicas([torch.optim.SGD(model.parameters(), lr=0.1)])
-    assert replicas.value(EVERY + 1) is None
-    due = replicas.value(EVERY)
+    due = replicas.value()
     assert due is not None
     expected = sum(p.detach().double().sum().item() for p in model.parameters())
     assert due.item() == pytest.approx(expected, rel=1e-12)

@@ -72,7 +72,7 @@ def hooked() -> Step:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        run.step(number, loss=loss, shards=("web-00012",), phase="web")
+        run.step(number, loss=loss, shards=["web-00012"], phase="web")
 
     return step
 
@@ -85,7 +85,7 @@ def without_model(hook: bool) -> Step:
     def step(number: int) -> None:
         optimizer.step()
         if run is not None:
-            run.step(number, loss=loss, shards=("web-00012",), phase="web")
+            run.step(number, loss=loss, shards=["web-00012"], phase="web")
 
     return step
 
