@@ -12,7 +12,7 @@ promoted while it is open (CLASS_RANK never falls), and closes when the old leve
 import math
 from typing import Literal, NamedTuple, TypeAlias
 
-from orchestrator.core.facts import Reading, Step
+from orchestrator.core.facts import Reading, Step, made
 from orchestrator.core.policy import Persistent, Policy, Rules
 from orchestrator.core.schedule import phase_at
 
@@ -153,9 +153,8 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
         if loss is not None:
             level = loss if level is None else level + (loss - level) * 0.0625
         if grace is None:
-            return Watch(
-                tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates, switched, context
-            ), ()
+            calm = tuple(states), None, level, point.step, phase, None, settle, lead, loss, rates, switched, context
+            return made(Watch, calm), ()
     watch = watch._replace(detectors=tuple(states), level=level, last_step=point.step)
     watch, readings, faults = _aside(watch, readings)
     watch, readings = _forgive(rules, watch, point, readings, before)

@@ -24,6 +24,7 @@ from orchestrator.core.facts import (
     Step,
     Supervised,
     Tick,
+    made,
 )  # fmt: skip
 from orchestrator.core.incidents import changed, explained, fault, probation
 from orchestrator.core.lifecycle import announced, checkpoint_seen, ended, evaluated, exited, launched, supervised, tick
@@ -68,7 +69,7 @@ def _step(rules: Rules, state: State, point: Step) -> State:
     watch, changes = observe(rules, watch, point)
     if now - moved > pace:
         pace = now - moved
-    history = history.add(Entry(step, point.lr, point.shards, point.tokens_seen, point.loss))
+    history = history.add(made(Entry, (step, point.lr, point.shards, point.tokens_seen, point.loss)))
     state = stepped(
         state,
         (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),

@@ -17,6 +17,8 @@ VERBS: tuple[Verb, ...] = (
     "relaunch", "dump", "reset_moments", "override", "hold",
 )  # fmt: skip
 
+made = tuple.__new__  # a named tuple from all its fields, for what every record makes: without the cost of a call
+
 
 class Ranks(NamedTuple):
     """The per-rank block of a step: every value for few ranks, a summary and its outliers for many."""

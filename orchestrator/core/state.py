@@ -7,7 +7,7 @@ status and an incident's stage change.
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.classify import SpikeClass, Watch, first_watch
-from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb
+from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
 
 Status: TypeAlias = Literal[
@@ -142,7 +142,7 @@ class History(NamedTuple):
     def add(self, entry: Entry) -> "History":
         """With one more step; the oldest chunk goes."""
         tail = (*self.tail, entry)
-        return History(self.chunks, tail) if len(tail) < 64 else History((*self.chunks[-63:], tail), ())
+        return made(History, (self.chunks, tail)) if len(tail) < 64 else History((*self.chunks[-63:], tail), ())
 
     def between(self, low: int, high: int) -> tuple[Entry, ...]:
         """The entries of steps low..high that are still kept."""
@@ -261,7 +261,7 @@ def hot(state: State) -> Hot:
 
 def stepped(state: State, changed: Hot) -> State:
     """The state with its first fields replaced: the road of every step, where `_replace` would cost the most."""
-    return State._make(changed + state[HOT:])
+    return made(State, changed + state[HOT:])
 
 
 def first(rules: Rules) -> State:

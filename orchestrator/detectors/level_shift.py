@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from orchestrator.core.facts import Reading, Step
+from orchestrator.core.facts import Reading, Step, made
 from orchestrator.core.units import Share
 from orchestrator.detectors._noise import grain, median
 
@@ -57,7 +57,7 @@ class LevelShift:
             return state, None
         points, began, blocks, begins, best = state
         if len(points) + 1 < BLOCK:
-            return State((*points, loss), began or point.step, blocks, begins, best), None
+            return made(State, ((*points, loss), began or point.step, blocks, begins, best)), None
         points = (*points, loss)
         blocks, begins = (*blocks, median(points))[-KEEP:], (*begins, began)[-KEEP:]
         if len(blocks) < YOUNG:

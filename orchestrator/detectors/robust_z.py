@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from orchestrator.core.facts import Reading, Step
+from orchestrator.core.facts import Reading, Step, made
 from orchestrator.core.units import Share, Steps
 from orchestrator.detectors._noise import grain, median, spread_of
 
@@ -75,8 +75,8 @@ class RobustZ:
             return state, None
         seen, centre, spread, low, high, fresh, recent, residuals, flagged, lows, _ = state
         if low <= value <= high and len(fresh) < EVERY - 1 and seen >= YOUNG and not flagged and not lows:
-            fresh = (*fresh, value)
-            return State(seen + 1, centre, spread, low, high, fresh, recent, residuals, 0, (), point.step), None
+            calm = seen + 1, centre, spread, low, high, (*fresh, value), recent, residuals, 0, (), point.step
+            return made(State, calm), None
         return self._odd(state, point, value)
 
     def _odd(self, state: State, point: Step, value: float) -> tuple[State, Reading | None]:
