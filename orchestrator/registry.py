@@ -37,7 +37,7 @@ def bind(policy: Policy) -> Rules:
     """The policy with its detectors made and the planners of all verbs: what the core works by."""
     detectors = tuple((name, detector(spec)) for name, spec in policy.detectors.items())
     planners: dict[Verb, Planner] = {verb: load("actions", verb).plan for verb in VERBS if verb in names("actions")}
-    return Rules(policy, detectors, planners)
+    return Rules(policy, detectors, planners, policy.schedule is not None)
 
 
 def detector(spec: Mapping[str, object]) -> Detector:

@@ -129,6 +129,12 @@ def rebase(rules: Rules, watch: Watch) -> Watch:
     return watch._replace(detectors=fresh)
 
 
+def rescaled(rules: Rules, watch: Watch, factor: float) -> Watch:
+    """The same level in another unit: the detectors learn anew."""
+    level = None if watch.level is None else watch.level * factor
+    return rebase(rules, watch)._replace(level=level, previous=None)
+
+
 def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change | Reading, ...]]:
     """One step on: the next watch, and what changed by it; a reading among that is a fault of its own class."""
     phase = point.phase

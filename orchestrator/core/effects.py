@@ -2,18 +2,17 @@
 
 A learning-rate cut is held against the same steps of the attempt before (or, where those are not known,
 against the policy's schedule, or the steps just before it); a clip against the limit reported; a
-relaunch against its first step; a quarantine against the shards read. What a resume brought back that
-nobody ordered (another rate, another level) is an incident of its own.
+relaunch against its first step; a quarantine against the shards read; every rate, where the policy has a
+schedule, against that.
 """
 
 import re
-from statistics import median
 from typing import Literal, TypeAlias
 
 from orchestrator.core.facts import Action, Checkpoint, Exited, Step
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.schedule import clip_at, lr_scale, phase_factor, rate
-from orchestrator.core.state import Attempt, Entry, Incident, IncidentClass, Ordered, State, attempt_of, put
+from orchestrator.core.state import Incident, IncidentClass, Ordered, State, put
 
 CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint"})
 POINTS = 3  # agreeing records that confirm, disagreeing ones in a row that refute
@@ -23,9 +22,8 @@ LATENCY = 2  # records after an order that may still show the old value
 PATIENCE = 40  # records without the value: it cannot be verified
 SETTLING = 1.0  # seconds after it was applied in which a fast trainer may still not have read its directive
 TOLERANCE = 0.02
-JUMP = 2.0  # a rate so many times off after a resume is no schedule
-SETTLED, OVERLAP = 2, 8  # records after a launch that may be means of two; those compared with the attempt before
-APART = 0.2  # of the old level: losses of the same steps that lie farther apart are not of the same weights
+OFF = 0.05  # a rate farther from the plan than this, at its step and the NEAR ones around it, is another's
+NEAR, OFF_RECORDS = 2, 20  # so many records in a row
 
 Verdict: TypeAlias = Literal["right", "wrong", "unknown"]
 Status: TypeAlias = Literal["confirmed", "refuted", "unverifiable"]
@@ -116,7 +114,7 @@ def _wanted_lr(rules: Rules, state: State, action: Action, step: int) -> float |
         return before * lr_scale(cut, step) if since == 1 else before
     policy = rules.policy
     if policy.schedule is not None:
-        return rate(policy.schedule, step) * phase_factor(policy.phases, step) * lr_scale(state.levels.cuts, step)
+        return _scheduled(rules, state, step)
     if since:
         return None
     last = next((e.lr for e in reversed(state.history.between(action.step - 5, action.step)) if e.lr), None)
@@ -143,60 +141,6 @@ def _first_step(rules: Rules, state: State, ordered: Ordered, point: Step) -> St
     return _refuted(rules, state, ordered, detail)
 
 
-# --- what a resume brought back ------------------------------------------------------------------------
-
-
-def resumed(rules: Rules, state: State, point: Step) -> State:
-    """The first records of an attempt, held against the attempt before."""
-    attempt = attempt_of(state, state.attempt)
-    if attempt is None:
-        return state
-    records = len(state.history.tail)
-    if records == 1:
-        return _rate_anew(rules, state, point)
-    return _level_anew(rules, state, attempt, point) if records == SETTLED + OVERLAP else state
-
-
-def _rate_anew(rules: Rules, state: State, point: Step) -> State:
-    """A rate that jumped at a resume although nothing was ordered: a warm-up begun again, a schedule lost."""
-    ordered = any(o.action.id in state.unproved and o.action.verb == "lr" for o in state.actions)
-    known = [e for e in state.before.between(point.step - 200, point.step) if e.lr]
-    if ordered or not known or point.lr is None:
-        return state
-    wanted = (known[-1].lr or 0.0) * _planned(rules, point.step) / (_planned(rules, known[-1].step) or 1.0)
-    if wanted / JUMP <= point.lr <= wanted * JUMP:
-        return state
-    detail = f"the rate went on with {point.lr:.4g} at step {point.step}, {wanted:.4g} was expected, nothing ordered"
-    return _alarm(state, "lr_mismatch", "medium", detail)
-
-
-def _planned(rules: Rules, step: int) -> float:
-    policy = rules.policy
-    own = 1.0 if policy.schedule is None else rate(policy.schedule, step)
-    return own * phase_factor(policy.phases, step)
-
-
-def _level_anew(rules: Rules, state: State, attempt: Attempt, point: Step) -> State:
-    """The same steps on the same weights lie on one level; what came after the trouble's onset is no measure."""
-    onset = min((i.onset_low for i in state.incidents if i.attempt == attempt.number - 1 and i.above_low), default=None)
-    known = {e.step: e for e in state.before.between(attempt.start_step, point.step)}
-    pairs = [_losses(e, known) for e in state.history.tail[SETTLED:] if onset is None or e.step < onset]
-    both = [pair for pair in pairs if pair is not None]
-    if len(both) < POINTS:
-        return state
-    old, new = median(pair[0] for pair in both), median(pair[1] for pair in both)
-    spread = median(abs(pair[0] - old) for pair in both)
-    if abs(new - old) <= max(APART * abs(old), 8.0 * spread):
-        return state
-    detail = f"loss {new:.4g} after the resume, {old:.4g} at the same steps before: other weights, or other data"
-    return _answered(_alarm(state, "resume_mismatch", rules.policy.failures.resume_mismatch.severity, detail))
-
-
-def _losses(entry: Entry, before: dict[int, Entry]) -> tuple[float, float] | None:
-    old = before.get(entry.step)
-    return None if old is None or old.loss is None or entry.loss is None else (old.loss, entry.loss)
-
-
 def refused(rules: Rules, state: State, fact: Exited) -> State | None:
     """The state when a relaunch died before its first step over the rate that we gave it; None when it did not.
 
@@ -211,6 +155,32 @@ def refused(rules: Rules, state: State, fact: Exited) -> State | None:
         "the checkpoint (--override-opt-param-scheduler in Megatron)"
     )
     return _refuted(rules, state, cut, detail)
+
+
+def followed(rules: Rules, state: State, point: Step) -> State:
+    """One record more of a run whose policy has a schedule: a rate that is not the planned one is told, once."""
+    if point.lr is None or any(o.action.id in state.unproved and o.action.verb == "lr" for o in state.actions):
+        return state
+    wanted = _scheduled(rules, state, point.step)
+    if abs(point.lr - wanted) <= OFF * wanted or _beside(rules, state, point.lr, point.step):
+        return state._replace(off=0) if state.off else state
+    state = state._replace(off=state.off + 1)
+    if state.off != OFF_RECORDS or any(i.cls == "lr_mismatch" and i.attempt == state.attempt for i in state.incidents):
+        return state
+    said = f"the schedule says {wanted:.4g}, and so for {OFF_RECORDS} records"
+    return alarm(state, "lr_mismatch", "low", f"the rate is {point.lr:.4g} at step {point.step}, {said}")
+
+
+def _beside(rules: Rules, state: State, lr: float, step: int) -> bool:
+    """Whether it is the rate of a step nearby: trainers differ in which one they tell."""
+    near = [_scheduled(rules, state, other) for other in range(max(step - NEAR, 1), step + NEAR + 1)]
+    return (1.0 - OFF) * min(near) <= lr <= (1.0 + OFF) * max(near)
+
+
+def _scheduled(rules: Rules, state: State, step: int) -> float:
+    policy = rules.policy
+    own = 1.0 if policy.schedule is None else rate(policy.schedule, step)
+    return own * phase_factor(policy.phases, step) * lr_scale(state.levels.cuts, step)
 
 
 # --- verdicts --------------------------------------------------------------------------------------------
@@ -234,7 +204,7 @@ def _refuted(rules: Rules, state: State, ordered: Ordered, detail: str) -> State
         return state
     cls: IncidentClass = "lr_mismatch" if ordered.action.verb == "lr" else "resume_mismatch"
     severity: Severity = getattr(rules.policy.failures, cls).severity
-    return _answered(_alarm(state, cls, severity, detail))
+    return answered(alarm(state, cls, severity, detail))
 
 
 def apart(rules: Rules, state: State, point: Step) -> State:
@@ -244,11 +214,11 @@ def apart(rules: Rules, state: State, point: Step) -> State:
         return state
     named = ", ".join(map(str, point.replicas_odd))
     detail = f"the weights of rank(s) {named} are no longer those of their replicas"
-    state = _alarm(state, "rank_local", rules.policy.spikes.rank_local.severity, detail)
-    return _answered(put(state, state.incidents[-1]._replace(rank=rank)))
+    state = alarm(state, "rank_local", rules.policy.spikes.rank_local.severity, detail)
+    return answered(put(state, state.incidents[-1]._replace(rank=rank)))
 
 
-def _alarm(state: State, cls: IncidentClass, severity: Severity, detail: str) -> State:
+def alarm(state: State, cls: IncidentClass, severity: Severity, detail: str) -> State:
     """An incident that is over when it is seen."""
     number = state.incidents[-1].id + 1 if state.incidents else 1
     incident = Incident(
@@ -258,7 +228,7 @@ def _alarm(state: State, cls: IncidentClass, severity: Severity, detail: str) ->
     return put(state, incident)
 
 
-def _answered(state: State) -> State:
+def answered(state: State) -> State:
     """The newest incident wants the policy's answer."""
     incident = state.incidents[-1]
     return put(state, incident._replace(stage="confirmed"))._replace(waiting=(*state.waiting, incident.id))

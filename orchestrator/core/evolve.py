@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.core.classify import observe
-from orchestrator.core.effects import apart, check, resumed
+from orchestrator.core.effects import apart, check, followed
 from orchestrator.core.facts import (
     Announced,
     Checkpoint,
@@ -32,6 +32,7 @@ from orchestrator.core.ordered import decision, outcome
 from orchestrator.core.orders import order, room
 from orchestrator.core.policy import Rules
 from orchestrator.core.position import asked
+from orchestrator.core.resumes import resumed
 from orchestrator.core.state import (
     Entry,
     State,
@@ -78,6 +79,8 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         state = check(rules, state, point)
     if state.attempt > 1 and not state.history.chunks:
         state = resumed(rules, state, point)
+    if rules.planned:
+        state = followed(rules, state, point)
     if state.looks:
         state = asked(state, point)
     if point.replicas_odd:

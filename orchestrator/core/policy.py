@@ -422,3 +422,4 @@ class Rules(NamedTuple):
     policy: Policy
     detectors: tuple[tuple[str, Detector], ...]
     planners: Mapping[Verb, Planner]
+    planned: bool = False  # whether the recorded rate is this policy's: it has a schedule, and the run is its own

@@ -247,6 +247,7 @@ class State(NamedTuple):
     epoch: int = 0
     pins: tuple[int, ...] = ()  # steps whose checkpoints an operator keeps
     room: Room | None = None
+    off: int = 0  # records in a row whose rate was not the planned one
     looks: int = 0  # records of this attempt that are still asked whether its data go on
 
 

@@ -37,7 +37,7 @@ class Teacher:
     def __init__(self, rules: Rules, assume: bool) -> None:
         hang = rules.policy.failures.hang.after
         self._silence = PACE_MIN if hang == "auto" else min(hang, PACE_MIN)
-        self.rules = rules._replace(policy=replace(rules.policy, mode="observe"))
+        self.rules = rules._replace(policy=replace(rules.policy, mode="observe"), planned=False)
         self.state: State = first(self.rules)
         self.cadence = assumed.Cadence(rules.policy) if assume else None
         self._due = self.cadence.due if self.cadence else 1 << 62

@@ -1,10 +1,13 @@
 """What the metrics say of our own actions, and of a resume that brought back what nobody ordered."""
 
+import pytest
+
 from orchestrator import registry
 from orchestrator.core.facts import Exited
 from orchestrator.core.policy import Policy
+from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Ordered, State
-from tests.simulation import Job, Trouble, policy
+from tests.simulation import Job, Trouble, healthy, policy
 
 RATE = 1e-3  # of the simulated job, before any cut
 
@@ -121,6 +124,48 @@ def test_a_resume_on_other_weights_is_seen_where_steps_overlap() -> None:
 def test_a_resume_that_goes_on_as_before_raises_nothing() -> None:
     state = run(lambda attempt, step: "crash" if attempt == 1 and step == 440 else None)
     assert classes(state) == ["crash"]
+
+
+def summed(attempt: int, step: int) -> dict[str, object] | None:
+    """After the relaunch the loss is the sum over four batches where it was their mean."""
+    if attempt == 1:
+        return {"loss": 4.0} if step > 400 else None
+    return {"loss": 4.0 * healthy(step)}
+
+
+def test_a_loss_in_another_unit_after_an_override_is_told_and_nothing_is_rolled_back() -> None:
+    rung = "[rollback, {override: [--accumulate=4]}, relaunch]"
+    known = policy("tiny_gpt", schedule="null", phases="{}", spikes__persistent__respond=f"[{rung}, [hold]]")
+    state = run(summed, known)
+    told = next(i for i in state.incidents if i.cls == "resume_mismatch")
+    assert (told.severity, told.detected) == ("info", 352)
+    assert "the reporting scale changed with --accumulate=4: the loss is 4 times the old level" in told.reason
+    assert (state.status, state.attempt, classes(state)) == ("completed", 2, ["persistent", "resume_mismatch"])
+
+
+def test_the_same_loss_without_an_override_is_trouble() -> None:
+    known = policy(
+        "tiny_gpt", schedule="null", phases="{}", spikes__persistent__respond="[[rollback, relaunch], [hold]]"
+    )
+    state = run(summed, known)
+    assert state.status == "held"
+    assert all(i.severity != "info" for i in state.incidents)
+
+
+@pytest.mark.parametrize(("factor", "seen"), [(1.03, False), (1.5, True), (0.1, True)])
+def test_a_rate_beside_the_schedule_is_told_once_and_not_answered(factor: float, seen: bool) -> None:
+    known = policy("tiny_gpt")
+    assert known.schedule is not None
+    own = known.schedule
+
+    def beside(attempt: int, step: int) -> dict[str, object]:
+        return {"lr": factor * rate(own, step) * phase_factor(known.phases, step)}
+
+    state = run(beside, known)
+    told = [i for i in state.incidents if i.cls == "lr_mismatch"]
+    assert [(i.severity, i.detected <= 30) for i in told] == ([("low", True)] if seen else [])
+    assert state.status == "completed"
+    assert [ordered.action.verb for ordered in state.actions] == ["relaunch"]
 
 
 def test_replicas_that_part_are_one_incident_of_their_rank() -> None:
