@@ -117,13 +117,17 @@ class LevelShift:
     def _reading(
         self, blocks: tuple[float, ...], begins: tuple[int, ...], numbers: tuple[float, float, float, float], step: int
     ) -> Reading:
-        """`numbers` are level, level before, limit and a block's deviation; the onset is where the raised run began."""
+        """`numbers` are level, level before, limit and a block's deviation.
+
+        The onset is the likeliest one of a change between two levels: from where on the blocks stand highest above
+        the line between them, all in all (Page, 1954).
+        """
         level, base, limit, spread = numbers
-        line, onset = 0.5 * (base + limit), begins[-1]
+        line, onset, total, most = 0.5 * (base + limit), begins[-1], 0.0, 0.0
         for block, begin in zip(reversed(blocks), reversed(begins), strict=True):
-            if block <= line:
-                break
-            onset = begin
+            total += block - line
+            if total > most:
+                onset, most = begin, total
         single = spread * sqrt(BLOCK) / 1.2533  # the deviation of one point, from that of a median of eight
         return Reading("level_shift", "loss", "level", step, level, base, limit, single, onset=onset)
 

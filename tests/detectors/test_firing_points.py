@@ -149,3 +149,14 @@ def test_larger_updates_lead():
     points = [Step(1, s, update_norm=0.1 if s < 60 else 0.25, param_norm=100.0 + s) for s in range(1, 63)]
     assert fired("update_ratio", points) == [60, 61, 62]
     assert fired("update_ratio", points, above=3.0) == []
+
+
+def test_the_onset_of_a_level_is_where_it_rose_though_one_block_of_it_lies_low():
+    """Eight points of the raised level look like the old one; the rise began before them."""
+    detector = registry.detector({"kind": "level_shift"})
+    state, onsets = detector.start(), []
+    for point in losses((320, 2.0), (32, 2.03), (8, 2.0), (88, 2.03)):
+        state, reading = detector.update(state, point)
+        onsets += [reading.onset] if reading else []
+    assert onsets
+    assert set(onsets) == {321}
