@@ -54,6 +54,17 @@ def test_on_stays_on_as_a_key():
 def test_true_is_no_number_and_a_text_is_no_true():
     assert said("clip: {max_norm: true}")[0].startswith("1:18 ORC013 clip.max_norm")
     assert policy("checkpoints: {before_phase_switch: false}").checkpoints.before_phase_switch is False
+    for written, told in (("no", "'no'"), ("0", "0")):
+        assert said(f"checkpoints: {{before_phase_switch: {written}}}") == [
+            f"1:36 ORC013 checkpoints.before_phase_switch: write true or false; got {told}"
+        ]
+    assert said("version: true")[0].startswith("1:10 ORC013 version")
+
+
+@pytest.mark.parametrize("written", ["true", "nan", "inf", ".inf", "high"])
+def test_a_detectors_number_is_a_number(written):
+    (finding,) = said(f"detectors:\n  loss: {{kind: robust_z, threshold: {written}}}")
+    assert finding.startswith("2:37 ORC013 detectors.loss.threshold: expected a number, got ")
 
 
 @pytest.mark.parametrize(
