@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import COMMANDS
+from orchestrator.config import load
+from orchestrator.errors import ConfigError
 from tests.cli.calling import call
 from tests.review.recordings import messages, raised, run_of, wire
 
@@ -163,23 +166,41 @@ def test_no_colour_where_there_is_no_terminal(tmp_path):
 
 
 def test_a_value_left_open_in_the_configuration_is_named(tmp_path):
-    """Of `job_name: ???` and `dir: runs/${job_name}` it is the first that is missing."""
+    """It is `team` that is missing, not what only refers to it; and no folder is made for it."""
     (tmp_path / "conf").mkdir()
-    text = "policy: pretrain\njob_name: ???\nrun: {dir: 'runs/${job_name}'}\njob: {command: [train]}\n"
+    text = "policy: pretrain\nteam: ???\nrun: {dir: 'runs/${team}/one'}\njob: {command: [train]}\n"
     (tmp_path / "conf" / "job.yaml").write_text(text)
     said = call("lint", "pretrain", "--conf", tmp_path / "conf" / "job.yaml")
     assert said.code == 1
-    assert "ORC200 job_name is not set; add job_name=VALUE" in said.out
+    assert "ORC200 team is not set; add team=VALUE" in said.out
     assert not list(tmp_path.glob("**/*[?]*"))
 
 
-def test_commas_equals_and_quotes_in_an_override_are_one_string(tmp_path):
-    from orchestrator.config import load
-
+@pytest.fixture
+def job(tmp_path):
+    """The first words of a command line: a configuration with an environment and a note."""
     (tmp_path / "conf").mkdir()
-    text = "policy: pretrain\nrun: {dir: runs/x}\njob: {command: [train], env: {HCA: ''}, note: ''}\n"
+    text = "policy: pretrain\nrun: {dir: runs/x}\njob: {command: [train], env: {CARDS: ''}, note: ''}\n"
     (tmp_path / "conf" / "job.yaml").write_text(text)
-    words = [f"conf={tmp_path / 'conf' / 'job.yaml'}", "job.env.HCA='mlx5_0:1,mlx5_3:1'", 'job.note="a=b,c"']
-    config = load(words)
-    assert config.job.env["HCA"] == "mlx5_0:1,mlx5_3:1"
-    assert config.values["job"]["note"] == "a=b,c"
+    return f"conf={tmp_path / 'conf' / 'job.yaml'}"
+
+
+def test_commas_equals_and_quotes_in_an_override_are_one_string(job):
+    config = load([job, "job.env.CARDS='bond0:2,bond1:4'", 'job.note="tau=0.3, it\'s late"'])
+    assert config.job.env["CARDS"] == "bond0:2,bond1:4"
+    assert config.values["job"]["note"] == "tau=0.3, it's late"
+
+
+@pytest.mark.parametrize(
+    ("word", "column", "written"),
+    [("job.env.CARDS=bond0:2,bond1:4", 22, "'job.env.CARDS=\"bond0:2,bond1:4\"'"),
+     ("job.note=tau=0.3", 13, "'job.note=\"tau=0.3\"'"),
+     ("job.note=it's late", 12, "'job.note=\"it'\"'\"'s late\"'")],
+)  # fmt: skip
+def test_an_override_without_its_quotes_is_said_with_its_column_and_how_to_write_it(job, word, column, written):
+    with pytest.raises(ConfigError) as told:
+        load([job, word])
+    assert str(told.value).startswith(f"override {word!r}, column {column}: ")
+    assert str(told.value).endswith(written)
+    (right,) = shlex.split(written)
+    assert load([job, right]).values["job"]
