@@ -28,6 +28,7 @@ def repository(tmp_path):
     (place / "policies").mkdir(parents=True)
     (place / "recordings").mkdir()
     wire(place / "recordings" / "night.jsonl", messages(raised, 3400))
+    (place / "recordings" / "README.md").write_text("What these nights were.\n")
     (place / "policies" / "mine.yaml").write_text("version: 1\nextends: pretrain\n")
     (place / "policies" / "mine.cases.yaml").write_text(CASES)
     git(place, "init", "-q", "-b", "main", ".")

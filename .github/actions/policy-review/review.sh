@@ -28,7 +28,9 @@ done
 cases=("./$POLICIES"/*.cases.yaml)
 recordings=()
 if [[ -n "$RECORDINGS" ]]; then
-  recordings=("./$RECORDINGS"/*)
+  for file in "./$RECORDINGS"/*; do
+    [[ "$file" == *.md ]] || recordings+=("$file")
+  done
 fi
 if ((${#policies[@]} == 0)); then
   echo "::error::there is no policy in $POLICIES"
