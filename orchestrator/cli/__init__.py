@@ -42,6 +42,8 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"orchestrator.cli.{name}").command
+        if command.epilog and not command.epilog.startswith("\b"):
+            command.epilog = f"\b\n{command.epilog}"  # an example is copied: it is never broken into lines
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

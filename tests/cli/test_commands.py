@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,8 @@ def test_help_says_what_to_type_next(name):
     assert said.code == 0
     assert "Example" in said.out
     assert f"orchestrate {name}" in " ".join(said.out.split())
+    example = said.out[said.out.index("Example") :].splitlines()
+    assert all(shlex.split(line) for line in example), "an example can be copied line by line"
 
 
 def test_the_first_help_lists_every_command_and_where_to_begin():
@@ -99,8 +102,32 @@ def test_completion_knows_commands_policies_and_formats():
         ).stdout  # fmt: skip
 
     assert "replay" in complete("orchestrate", "rep")
+    assert "ORC121" in complete("orchestrate", "lint", "--explain", "orc12")
+    assert "huggingface" in complete("orchestrate", "checkpoints", "--layout", "hu")
     assert "pretrain" in complete("orchestrate", "lint", "pre")
     assert "megatron" in complete("orchestrate", "replay", "pretrain", "a.log", "--format", "mega")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_in_a_real_bash_names_are_completed_and_where_there_are_none_files(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    code = "import sys; sys.argv[0] = 'orchestrate'; from orchestrator.cli import main; main()"
+    program = tmp_path / "orchestrate"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{root}" exec "{sys.executable}" -c "{code}" "$@"\n')
+    program.chmod(0o755)
+    script = """
+        eval "$(_ORCHESTRATE_COMPLETE=bash_source orchestrate)"
+        compopt() { asked="${@: -1}"; }    # of a shell that reads from a terminal
+        try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); asked=; _orchestrate_completion orchestrate
+                echo "$asked|${COMPREPLY[*]}"; }
+        try orchestrate rep
+        try orchestrate lint pre
+        try orchestrate diff base obs
+        try orchestrate lint ./x
+    """
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    assert done.stdout.splitlines() == ["|report replay", "default|pretrain", "default|observe", "default|"]
 
 
 @pytest.mark.parametrize("words", [("show", "pretrain", "--json"), ("plan", "pretrain", "--json"), ("schema",)])
