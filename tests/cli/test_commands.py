@@ -73,11 +73,27 @@ def test_the_review_commands_import_neither_torch_nor_hydra(tmp_path):
 
 
 def test_what_reads_a_run_imports_no_torch(tmp_path):
-    run_of(tmp_path / "run", lambda attempt, step: None)
-    for words in (("status",), ("checkpoints",), ("quarantine",), ("replay", "pretrain")):
-        told = () if words[0] == "quarantine" else ("--json",)
-        done = shell(*words, tmp_path / "run", *told, blocked=("torch", "hydra"))
-        assert done.returncode == 0, (words, done.stderr)
+    run = tmp_path / "run"
+    run_of(run, lambda attempt, step: None)
+    calls = [
+        ("status", run, "--json"), ("checkpoints", run, "--json"), ("quarantine", run), ("replay", "pretrain", run),
+        ("watch", run, "--once"), ("report", run, "-o", tmp_path / "report.html"), ("silence", run, "list"),
+        ("ctl", run, "lr", "50%"),
+    ]  # fmt: skip
+    for words in calls:
+        done = shell(*words, blocked=("torch", "hydra"))
+        assert "was imported" not in done.stderr, words
+        assert done.returncode == 0 or words[0] == "ctl", (words, done.stderr)
+
+
+def test_what_looks_at_a_project_imports_no_torch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell("init", "--command", "python train.py", blocked=("torch",)).check_returncode()
+    name = next(path.stem for path in (tmp_path / "conf").glob("*.yaml"))
+    for words in (("doctor", f"conf={name}"), ("submit", "--print", f"conf={name}", "launcher.kind=slurm"), ("test",)):
+        done = shell(*words, blocked=("torch",))
+        assert "was imported" not in done.stderr, (words, done.stderr)
+        assert done.returncode in (0, 1, 2), (words, done.stderr)
 
 
 def test_lint_imports_only_what_it_needs():
