@@ -1,4 +1,4 @@
-"""A recording whose resume lost the schedule's position: the warm-up runs a second time, nobody asked for it."""
+"""What the learning rate of a recording tells: a warm-up begun again, and which zeros are harmless."""
 
 import pytest
 
@@ -45,3 +45,21 @@ def test_a_rewarm_that_the_policy_asks_for_is_none(tmp_path):
     assert mismatches(policy, recording(tmp_path / "a.jsonl", again)) == []
     late = text.replace("2400", "2000")
     assert len(mismatches(load_text(late, "p.yaml", shipped()).policy, recording(tmp_path / "b.jsonl", again))) == 1
+
+
+def told(path, rate, total=900):
+    """The incidents of a run of so many declared steps with the rate of `rate`; its first two losses are equal."""
+    head = {"type": "run", "attempt": 1, "total_steps": total}
+    steps = [{**message, "lr": rate(message["step"])} for message in messages(steps=total)]
+    steps[1]["loss"] = steps[0]["loss"]
+    answer = replay(read("pretrain"), [str(wire(path, [head], steps))])["recordings"][0]
+    return [(incident["class"], incident["onset_step"]) for incident in answer["incidents"]]
+
+
+def test_a_rate_of_zero_where_the_warm_up_begins_and_where_the_schedule_ends_is_harmless(tmp_path):
+    assert told(tmp_path / "a.jsonl", lambda step: 4e-4 * min((step - 1) / 90, (900 - step) / 500, 1.0)) == []
+    assert told(tmp_path / "b.jsonl", lambda step: max(4e-4 * min((step - 1) / 90, (880 - step) / 500, 1.0), 0.0)) == []
+
+
+def test_in_mid_run_it_is_not(tmp_path):
+    assert told(tmp_path / "a.jsonl", lambda step: 0.0 if 500 <= step < 520 else 4e-4) == [("silent", 500)]
