@@ -46,11 +46,11 @@ def commit(place: Path, message: str) -> None:
     git(place, "commit", "-qm", message)
 
 
-def review(place: Path, tmp_path: Path, base: str = "main") -> tuple[int, str, Path]:
+def review(place: Path, tmp_path: Path, base: str = "main", **given: str) -> tuple[int, str, Path]:
     command = f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m orchestrator.cli "$@"\n'
     out = tmp_path / "out"
     env = {**os.environ, "BASE": base, "RECORDINGS": "recordings", "OUT": str(out),
-           "ORCHESTRATE": str(script(tmp_path / "orchestrate", command))}  # fmt: skip
+           "ORCHESTRATE": str(script(tmp_path / "orchestrate", command)), **given}  # fmt: skip
     done = subprocess.run(
         ["bash", str(ACTION / "review.sh")], cwd=place, env=env, capture_output=True, text=True, timeout=120
     )
@@ -71,6 +71,20 @@ def test_a_change_is_argued_with_the_recordings(repository, tmp_path):
     assert "learning rate to 70% of its plan" in comment
     assert json.loads((out / "lint.sarif").read_text())["version"] == "2.1.0"
     assert 'failures="0"' in (out / "cases.xml").read_text()
+
+
+def test_folders_with_blanks_and_a_slash_at_their_end_are_the_same_folders(repository, tmp_path):
+    git(repository, "mv", "policies", "our policies")
+    git(repository, "mv", "recordings", "old nights")
+    commit(repository, "moved")
+    git(repository, "branch", "-f", "main")
+    (repository / "our policies" / "mine.yaml").write_text("version: 1\nextends: pretrain\nlimits: {rollbacks: {max: 2}}\n")
+    commit(repository, "two")
+    code, said, out = review(repository, tmp_path, POLICIES="our policies/", RECORDINGS="old nights/")
+    comment = (out / "comment.md").read_text()
+    assert code == 0, said
+    assert "is new" not in comment
+    assert "`./old nights/night.jsonl`" in comment
 
 
 def test_findings_are_annotations_and_fail(repository, tmp_path):

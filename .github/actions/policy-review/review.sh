@@ -12,6 +12,7 @@ POLICIES="${POLICIES:-policies}"
 RECORDINGS="${RECORDINGS:-}"
 OUT="${OUT:-policy-review}"
 ORCHESTRATE="${ORCHESTRATE:-orchestrate}"
+POLICIES="${POLICIES%/}" RECORDINGS="${RECORDINGS%/}"
 LIMIT=60000  # characters that a comment may have
 
 mkdir -p "$OUT"
