@@ -21,6 +21,7 @@ from orchestrator.core.policy import Policy
 from orchestrator.errors import PluginError
 from orchestrator.store import yaml_text
 from orchestrator.store.policy_layers import Origin, Place
+from orchestrator.store.policy_write import flow
 from orchestrator.store.yaml_text import Finding, Mark
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -74,7 +75,7 @@ def check(raw: dict[str, Any], origin: Origin, file: str) -> Checked:
     for name, spec in _mapping(raw.get("detectors")).items():
         if (made := _detector(name, spec, words, findings)) is not None:
             specs[name] = made
-    findings += [words.guessed(path) for path in _guessed(raw, policy)]
+    findings += [words.guessed(path) for path in _guessed(raw, policy) if path not in wrong]
     findings += _unknown_verbs(words)
     policy = dataclasses.replace(policy, detectors=specs) if policy is not None else None
     return Checked(policy, tuple(findings), frozenset(wrong))
@@ -201,17 +202,9 @@ class Words:
             return Finding(mark, "ORC010", f"unknown key {key!r}" + self._near_key(key, path, known))
         if kind == "missing":
             return Finding(mark, "ORC011", f"{name or 'the policy'} lacks {str(problem['loc'][-1]).rstrip('_')!r}")
-        message = problem["msg"].removeprefix("Value error, ")
-        if kind == "literal_error":
-            options = re.findall(r"'([^']*)'|\b(\d+)\b", str(problem["ctx"]["expected"]))
-            message = _none_of(problem["input"], [text or number for text, number in options])
-        elif kind in ("dataclass_type", "dict_type", "mapping_type"):
-            message = f"expected a mapping, got {_short(problem['input'])}"
-        elif kind in ("float_type", "float_parsing", "int_type", "int_parsing", "int_from_float", "finite_number"):
-            whole = "a whole number" if kind.startswith("int") else "a number"
-            message = f"expected {whole}, got {_short(problem['input'])}"
-        elif kind == "tuple_type":
-            message = f"expected a list, got {_short(problem['input'])}"
+        if kind in ("bool_type", "bool_parsing"):
+            return self.guessed(path)
+        message = _wrong_value(problem)
         return Finding(self.value(path), "ORC013", f"{name}: {message}" if name else message)
 
     def guessed(self, path: yaml_text.Path) -> Finding:
@@ -225,8 +218,28 @@ class Words:
         return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def _wrong_value(problem: Any) -> str:
+    """The validator's word about a value, in ours."""
+    kind, value = problem["type"], problem["input"]
+    if kind == "literal_error":
+        options = re.findall(r"'([^']*)'|\b(\d+)\b", str(problem["ctx"]["expected"]))
+        return _none_of(value, [text or number for text, number in options])
+    if kind == "greater_than_equal":
+        return f"{_short(value)} is out of range: at least {problem['ctx']['ge']:g}"
+    wanted = next((wanted for wanted, kinds in _WANTED.items() if kind in kinds), None)
+    return f"expected {wanted}, got {_short(value)}" if wanted else str(problem["msg"].removeprefix("Value error, "))
+
+
+_WANTED = {
+    "a mapping": ("dataclass_type", "dict_type", "mapping_type"),
+    "a list": ("tuple_type",),
+    "a number": ("float_type", "float_parsing", "finite_number"),
+    "a whole number": ("int_type", "int_parsing", "int_from_float"),
+}
+
+
 def _short(value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = repr(value) if isinstance(value, str) else flow(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
