@@ -78,9 +78,7 @@ def test_folders_with_blanks_and_a_slash_at_their_end_are_the_same_folders(repos
     git(repository, "mv", "recordings", "old nights")
     commit(repository, "moved")
     git(repository, "branch", "-f", "main")
-    (repository / "our policies" / "mine.yaml").write_text(
-        "version: 1\nextends: base\nlimits: {rollbacks: {max: 2}}\n"
-    )
+    (repository / "our policies" / "mine.yaml").write_text("version: 1\nextends: base\nlimits: {rollbacks: {max: 2}}\n")
     commit(repository, "two")
     code, said, out = review(repository, tmp_path, POLICIES="our policies/", RECORDINGS="old nights/")
     comment = (out / "comment.md").read_text()
