@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from orchestrator.core.launch import Own
 from orchestrator.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parent
+_SPECIAL = re.compile(r"[^\w/\\+.$%*@?|: -]")  # what Hydra reads as more than a word
 KEYS = ("job", "launcher", "telemetry", "checkpoints", "run", "stop", "history")
 
 
@@ -100,6 +102,7 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
+    _quoted_where_needed(overrides)
     try:
         with initialize_config_dir(config_dir=str(path.parent), version_base="1.3"):
             composed = compose(config_name=path.stem, overrides=overrides)
@@ -112,6 +115,24 @@ def _compose(path: Path, overrides: list[str]) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a configuration is a mapping of keys")
     return {str(key): value for key, value in values.items()}
+
+
+def _quoted_where_needed(overrides: list[str]) -> None:
+    """ConfigError names the override that Hydra cannot read as one value, its column, and how to write it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    for text in overrides:
+        try:
+            if not parser.parse_override(text).is_sweep_override():
+                continue
+        except HydraException:
+            pass
+        key, _, value = text.partition("=")
+        column = len(key) + 2 + (found.start() if (found := _SPECIAL.search(value)) else 0)
+        written = shlex.quote(f'{key}="{value}"' if '"' not in value else f"{key}='{value}'")
+        raise ConfigError(f"override {text!r}, column {column}: a value with such characters is quoted: {written}")
 
 
 def _open(values: Any, path: str = "") -> list[str]:

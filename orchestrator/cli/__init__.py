@@ -1,7 +1,6 @@
 """The commands, one file each; only here is anything printed and are exit codes chosen."""
 
 import sys
-import traceback
 from importlib import import_module
 
 import click
@@ -43,6 +42,8 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"orchestrator.cli.{name}").command
+        if command.epilog and not command.epilog.startswith("\b"):
+            command.epilog = f"\b\n{command.epilog}"  # an example is copied: it is never broken into lines
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -81,6 +82,8 @@ def main() -> None:
         sys.stderr.close()
         code = 0
     except Exception:  # noqa: BLE001  the top of the command line: a bug of ours is said as one
+        import traceback
+
         traceback.print_exc()
         click.echo("orchestrate: this is a bug of orchestrate; the run itself goes on untouched", err=True)
         code = 70

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator import registry
+from orchestrator.cli import completing
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint
 from orchestrator.core.interval import interval
@@ -27,7 +28,12 @@ _SIDES = ("dcp", "huggingface", "megatron", "deepspeed", "lightning", "olmo", "n
 
 @click.command(epilog="Example:  orchestrate checkpoints runs/pretrain --verify full")
 @click.argument("words", metavar="RUN|ROOT [pin|unpin|reject STEP]", nargs=-1)
-@click.option("--layout", help="The layout of a bare folder; without it, the one that finds most.")
+@click.option(
+    "--layout",
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help="The layout of a bare folder; without it, the one that finds most.",
+)
 @click.option(
     "--verify", metavar="[full]", is_flag=False, flag_value="cheap",
     help="Look into the files, too: sizes, headers and metadata; with full, every byte against its digests.",

@@ -12,7 +12,9 @@ VERBS = ("stop", "checkpoint", "rollback", "lr", "clip", "approve", "release")
 NEEDS_VALUE = ("lr", "clip")
 
 
-@click.command(epilog="Examples:  orchestrate ctl RUN lr 50%    orchestrate ctl RUN rollback 40000 --why 'odd samples'")
+@click.command(
+    epilog="Example:  orchestrate ctl RUN lr 50%\n          orchestrate ctl RUN rollback 40000 --why 'odd samples'"
+)
 @click.argument("run")
 @click.argument("verb", type=click.Choice(VERBS))
 @click.argument("value", required=False)

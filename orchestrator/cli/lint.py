@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 @click.command(epilog="Example:  orchestrate lint policies/*.yaml --conf conf/pretrain.yaml")
 @click.argument("words", shell_complete=completing.policies, nargs=-1, metavar="POLICY... [KEY=VALUE ...]")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json", "github", "sarif"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+    help="How findings are printed: for a person, a script, a pull request's lines, code scanning.",
 )
 @click.option("--conf", metavar="CONF", help="Ask also whether the job of this run configuration can do it.")
-@click.option("--explain", metavar="CODE", help="Print the page of a code instead.")
+@click.option("--explain", metavar="CODE", shell_complete=completing.codes, help="Print the page of a code instead.")
 def command(words: tuple[str, ...], form: str, conf: str | None, explain: str | None) -> int:
     """Check policies: every error at once, each as file:line:column CODE message.
 

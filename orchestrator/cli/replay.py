@@ -25,7 +25,8 @@ def command(policy: str, recordings: tuple[str, ...], format_: str | None, as_js
     """Say what a policy would have done on recordings, when and why, and what that would have cost.
 
     A RECORDING is a run directory, a journal, wire JSONL, a CSV, a TensorBoard folder, or any log with
-    --format NAME. Nothing is changed; decisions are those of a live run at the same place.
+    --format NAME; a path, or a URL such as s3://bucket/runs/last. Nothing is changed; decisions are those
+    of a live run at the same place.
     """
     answer = replay(policy_text.read(policy), recordings, format_)
     click.echo(json.dumps(answer, allow_nan=False) if as_json else replay_text.lines(answer))

@@ -1,6 +1,12 @@
-"""A RECORDING: a run directory, a journal, wire JSONL, CSV, a TensorBoard folder, or a log of a named format."""
+"""A RECORDING: a run directory, a journal, wire JSONL, CSV, a TensorBoard folder, or a log of a named format.
+
+It may lie on this host or at any URL that fsspec reaches.
+"""
 
 import json
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -12,10 +18,12 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Fact
 from orchestrator.errors import ConfigError, OrchestrateError, PluginError, RunDirError
 from orchestrator.store import journal
+from orchestrator.store.fetched import elsewhere, fetched
 from orchestrator.telemetry import Parser
 from orchestrator.telemetry._text import Lines
 
 JOURNAL = "journal"
+_WANTED = ("journal.jsonl", "*tfevents*")  # of a folder that lies elsewhere
 _WORD = b'"checkpoint"'
 _CHUNK = 1 << 20
 _BATCH = 4096
@@ -28,9 +36,17 @@ class Recording:
         self.path = path
         self.skipped = 0
         self.header: dict[str, Any] = {}
-        self._file, self.format = _found(Path(path), format)
+        self._file, self.format = _found(self._here(path), path, format)
         if self.format == JOURNAL:
             self.header = _said(path, lambda: journal.header_of(self._file))
+
+    def _here(self, path: str) -> Path:
+        """Where it lies on this host; a copy of what lies elsewhere goes when the recording does."""
+        if not elsewhere(path):
+            return Path(path)
+        folder = tempfile.mkdtemp(prefix="orchestrate-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return fetched(path, _WANTED, Path(folder))
 
     def batches(self) -> Iterator[Sequence[Fact]]:
         """Every fact, a handful at a time; ConfigError where the recording cannot be read."""
@@ -97,19 +113,19 @@ def _said(path: str, read: Any) -> Any:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
-def _found(path: Path, format: str | None) -> tuple[Path, str]:
+def _found(path: Path, name: str, format: str | None) -> tuple[Path, str]:
     """The file (or folder) to read and its format; ConfigError says what is missing."""
     if not path.exists():
-        raise ConfigError(f"{path}: there is no such recording")
+        raise ConfigError(f"{name}: there is no such recording")
     if path.is_dir() and RunDir(path).journal.is_file():
         path = RunDir(path).journal
     if format is not None:
         return path, _known(format)
     if path.is_dir():
         if next(path.rglob("*tfevents*"), None) is None:
-            raise ConfigError(f"{path}: neither a run directory (no journal) nor a folder of TensorBoard event files")
+            raise ConfigError(f"{name}: neither a run directory (no journal) nor a folder of TensorBoard event files")
         return path, "tensorboard"
-    return path, _sniffed(path)
+    return path, _sniffed(path, name)
 
 
 def _known(name: str) -> str:
@@ -123,7 +139,7 @@ def _known(name: str) -> str:
     return name
 
 
-def _sniffed(path: Path) -> str:
+def _sniffed(path: Path, name: str) -> str:
     """The format of a file by its name and its first line."""
     if "tfevents" in path.name:
         return "tensorboard"
@@ -137,7 +153,7 @@ def _sniffed(path: Path) -> str:
     if path.suffix in (".csv", ".tsv"):
         return "csv"
     known = ", ".join(registry.names("telemetry"))
-    raise ConfigError(f"{path}: its format cannot be told; add --format NAME, one of {known}")
+    raise ConfigError(f"{name}: its format cannot be told; add --format NAME, one of {known}")
 
 
 def _of_line(line: bytes, suffix: str) -> str | None:

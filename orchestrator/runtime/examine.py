@@ -1,46 +1,14 @@
 """Looking at checkpoints where they stand: whole paths, retried storage, and the verdict as a fact."""
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import fsspec
-from tenacity import RetryError, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from orchestrator.checkpoints import Found, Layout, check, refusal
 from orchestrator.core.facts import Checkpoint
 from orchestrator.errors import OrchestrateError
-
-Value = TypeVar("Value")
-_STORAGE = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "adlfs", "fsspec")
-_FOR_GOOD = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-
-
-UNASKED = "its storage cannot be asked"
-
-
-class StorageError(OSError):
-    """Storage that did not answer, after some patience: that says nothing about a checkpoint."""
-
-
-def transient(error: BaseException) -> bool:
-    """Whether a storage error may be gone the next time."""
-    if isinstance(error, _FOR_GOOD):
-        return False
-    return isinstance(error, OSError | TimeoutError) or type(error).__module__.split(".")[0] in _STORAGE
-
-
-def patiently(call: Callable[[], Value]) -> Value:
-    """What a call returns, tried five times where storage has its moments; then StorageError is raised."""
-    again = retry(
-        retry=retry_if_exception(transient), stop=stop_after_attempt(5),
-        wait=wait_random_exponential(0.1, max=3.0),
-    )  # fmt: skip
-    try:
-        return again(call)()
-    except RetryError as spent:
-        error = spent.last_attempt.exception()
-        raise StorageError(f"{UNASKED}: {type(error).__name__}: {error}") from error
+from orchestrator.store.patience import patiently
 
 
 def whole(path: str, cwd: str) -> str:

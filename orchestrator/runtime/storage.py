@@ -24,7 +24,8 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint, Fact, Room
 from orchestrator.core.state import State
 from orchestrator.core.storage import crowded
-from orchestrator.runtime.examine import UNASKED, examined, full_path, patiently, reached
+from orchestrator.runtime.examine import examined, full_path, reached
+from orchestrator.store.patience import UNASKED, patiently
 from orchestrator.wire import read_json, write_json
 
 SCAN = 2.0  # seconds between two looks at the root, at least

@@ -14,9 +14,10 @@ from orchestrator import registry
 from orchestrator.config import AttemptDir
 from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, Fact, Step
 from orchestrator.runtime.causes import cause_of
-from orchestrator.runtime.examine import StorageError, examined, whole
+from orchestrator.runtime.examine import examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.store.journal import At, Record
+from orchestrator.store.patience import StorageError
 from orchestrator.telemetry._text import Lines
 from orchestrator.wire import TELEMETRY, read_json
 

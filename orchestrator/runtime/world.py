@@ -24,9 +24,10 @@ from orchestrator.core.launch import Start, command, tokens
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import plan_of
 from orchestrator.core.state import Levels
-from orchestrator.runtime.examine import examined, patiently, reached, unfit
+from orchestrator.runtime.examine import examined, reached, unfit
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.runtime.notices import Notices
+from orchestrator.store.patience import patiently
 from orchestrator.wire import read_json, write_json, write_text
 
 POLL = 0.02

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.store import yaml_text
+from orchestrator.store.policy_write import flow
 from orchestrator.store.yaml_text import Finding, Mark, Text
 
 CHAIN = 10  # policies that may stand above one another
@@ -66,7 +67,7 @@ def _parsed(source: str, file: str) -> Text:
 def _wrong_base(name: object, seen: set[str], folder: Path | None) -> str | None:
     """Why a policy cannot extend what it names."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        return f"extends takes the name of a policy of the same folder, not {name!r}"
+        return f"extends takes the name of a policy of the same folder, not {flow(name)}"
     if name in seen or len(seen) > CHAIN:
         return f"extends goes in a circle: {name!r} is already there"
     if _base(name, folder) is not None:

@@ -6,6 +6,7 @@ The core's dataclasses are the schema; pydantic validates them from here, so the
 import dataclasses
 import keyword
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
@@ -20,8 +21,10 @@ from orchestrator.core.policy import Policy
 from orchestrator.errors import PluginError
 from orchestrator.store import yaml_text
 from orchestrator.store.policy_layers import Origin, Place
+from orchestrator.store.policy_write import flow
 from orchestrator.store.yaml_text import Finding, Mark
 
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 ROUNDS = 8  # of leaving out what is wrong, until the rest is a policy
 
 
@@ -38,7 +41,7 @@ def adapter() -> TypeAdapter[Policy]:
     """The validator of the whole schema."""
     for cls in vars(schema).values():
         if isinstance(cls, type) and dataclasses.is_dataclass(cls):
-            cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+            cls.__pydantic_config__ = _STRICT  # type: ignore[attr-defined]
     return TypeAdapter(Policy)
 
 
@@ -46,7 +49,7 @@ def adapter() -> TypeAdapter[Policy]:
 def detector_adapter(kind: str) -> TypeAdapter[Any]:
     """The validator of one kind of detector; PluginError for an unknown one."""
     plugin = registry.load("detectors", kind).Plugin
-    plugin.__pydantic_config__ = ConfigDict(extra="forbid")
+    plugin.__pydantic_config__ = _STRICT
     return TypeAdapter(plugin)
 
 
@@ -72,6 +75,7 @@ def check(raw: dict[str, Any], origin: Origin, file: str) -> Checked:
     for name, spec in _mapping(raw.get("detectors")).items():
         if (made := _detector(name, spec, words, findings)) is not None:
             specs[name] = made
+    findings += [words.guessed(path) for path in _guessed(raw, policy) if path not in wrong]
     findings += _unknown_verbs(words)
     policy = dataclasses.replace(policy, detectors=specs) if policy is not None else None
     return Checked(policy, tuple(findings), frozenset(wrong))
@@ -104,6 +108,17 @@ def _without(value: Any, paths: list[yaml_text.Path]) -> Any:
     return value
 
 
+def _guessed(raw: Any, made: Any, path: yaml_text.Path = ()) -> Iterator[yaml_text.Path]:
+    """Where the validator made a boolean of a word or of a number, or a number of a boolean: no reader would."""
+    if isinstance(raw, dict):
+        for key, item in raw.items():
+            name = f"{key}_" if keyword.iskeyword(key) else key
+            inner = made.get(key) if isinstance(made, dict) else getattr(made, name, None)
+            yield from _guessed(item, inner, (*path, key))
+    elif isinstance(made, bool | int | float) and isinstance(raw, bool) != isinstance(made, bool):
+        yield path
+
+
 # --- plug-ins ----------------------------------------------------------------------------------------
 
 
@@ -126,6 +141,7 @@ def _detector(name: str, spec: Any, words: "Words", findings: list[Finding]) -> 
             problem["loc"] = (*path, *problem["loc"])
             findings.append(words.finding(problem, known))
         return None
+    findings += [words.guessed(where) for where in _guessed(spec, made, path)]
     return {"kind": spec["kind"], **{f.name: getattr(made, f.name) for f in dataclasses.fields(made)}}
 
 
@@ -186,23 +202,44 @@ class Words:
             return Finding(mark, "ORC010", f"unknown key {key!r}" + self._near_key(key, path, known))
         if kind == "missing":
             return Finding(mark, "ORC011", f"{name or 'the policy'} lacks {str(problem['loc'][-1]).rstrip('_')!r}")
-        message = problem["msg"].removeprefix("Value error, ")
-        if kind == "literal_error":
-            options = re.findall(r"'([^']*)'|\b(\d+)\b", str(problem["ctx"]["expected"]))
-            message = _none_of(problem["input"], [text or number for text, number in options])
-        elif kind in ("dataclass_type", "dict_type", "mapping_type"):
-            message = f"expected a mapping, got {_short(problem['input'])}"
-        elif kind == "tuple_type":
-            message = f"expected a list, got {_short(problem['input'])}"
+        if kind in ("bool_type", "bool_parsing"):
+            return self.guessed(path)
+        message = _wrong_value(problem)
         return Finding(self.value(path), "ORC013", f"{name}: {message}" if name else message)
+
+    def guessed(self, path: yaml_text.Path) -> Finding:
+        """A boolean that was none, or one where a number is wanted."""
+        value = _at(self.raw, path)
+        wanted = "expected a number, got" if isinstance(value, bool) else "write true or false; got"
+        return Finding(self.value(path), "ORC013", f"{'.'.join(map(str, path))}: {wanted} {_short(value)}")
 
     def _near_key(self, key: str, path: yaml_text.Path, known: list[str] | None) -> str:
         near = get_close_matches(key, known if known is not None else _siblings(path[:-1]), 1)
         return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def _wrong_value(problem: Any) -> str:
+    """The validator's word about a value, in ours."""
+    kind, value = problem["type"], problem["input"]
+    if kind == "literal_error":
+        options = re.findall(r"'([^']*)'|\b(\d+)\b", str(problem["ctx"]["expected"]))
+        return _none_of(value, [text or number for text, number in options])
+    if kind == "greater_than_equal":
+        return f"{_short(value)} is out of range: at least {problem['ctx']['ge']:g}"
+    wanted = next((wanted for wanted, kinds in _WANTED.items() if kind in kinds), None)
+    return f"expected {wanted}, got {_short(value)}" if wanted else str(problem["msg"].removeprefix("Value error, "))
+
+
+_WANTED = {
+    "a mapping": ("dataclass_type", "dict_type", "mapping_type"),
+    "a list": ("tuple_type",),
+    "a number": ("float_type", "float_parsing", "finite_number"),
+    "a whole number": ("int_type", "int_parsing", "int_from_float"),
+}
+
+
 def _short(value: object) -> str:
-    text = repr(value)
+    text = repr(value) if isinstance(value, str) else flow(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -7,7 +7,7 @@ into structs and a step without anything odd is built without a look at its sing
 import json
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -132,7 +132,8 @@ class WireParser:
         if opening is None:
             return ()
         self._begun = True
-        return (*opening, _step(self._attempts.attempt, record))
+        step = _step(self._attempts.attempt, record)
+        return (*opening, step) if opening else (step,)
 
     def _other(self, message: Message) -> Sequence[Fact]:
         attempt = self._attempts.attempt
@@ -160,18 +161,23 @@ class WireParser:
 
 
 def _step(attempt: int, m: Record) -> Step:
-    values = (m.loss, m.grad_norm, m.lr, m.clip, m.loss_scale, m.tokens, m.tokens_seen, m.update_norm, m.param_norm)
+    """Its single values are looked at only where their sum is not finite: almost never."""
+    total: Any = m.loss or 0.0
     try:
-        plain = math.isfinite(sum(filter(None, values))) and not m.nonfinite  # type: ignore[arg-type]
+        total = total + (m.grad_norm or 0.0) + (m.lr or 0.0) + (m.clip or 0.0) + (m.loss_scale or 0.0)
+        total = total + (m.tokens or 0.0) + (m.tokens_seen or 0.0) + (m.update_norm or 0.0) + (m.param_norm or 0.0)
+        plain = math.isfinite(total) and not m.nonfinite
     except TypeError:  # a word among the numbers
         plain = False
     if not plain:
         return _odd_step(attempt, m)
     ranks = None if m.ranks is None else _ranks(m.ranks)
-    loss, grad_norm, lr, *rest = values
     phase = m.phase if m.phase.__class__ is not int else str(m.phase)
-    head = (attempt, m.step, m.time, loss, grad_norm, lr, (), m.skipped, phase, m.shards, ranks)
-    return tuple.__new__(Step, (*head, *rest, m.replicas_odd))
+    fields = (
+        attempt, m.step, m.time, m.loss, m.grad_norm, m.lr, (), m.skipped, phase, m.shards, ranks, m.clip,
+        m.loss_scale, m.tokens, m.tokens_seen, m.update_norm, m.param_norm, m.replicas_odd,
+    )  # fmt: skip
+    return tuple.__new__(Step, fields)
 
 
 def _saved(attempt: int, m: Saved) -> Checkpoint:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import COMMANDS
+from orchestrator.config import load
+from orchestrator.errors import ConfigError
 from tests.cli.calling import call
 from tests.review.recordings import messages, raised, run_of, wire
 
@@ -41,6 +45,8 @@ def test_help_says_what_to_type_next(name):
     assert said.code == 0
     assert "Example" in said.out
     assert f"orchestrate {name}" in " ".join(said.out.split())
+    example = said.out[said.out.index("Example") :].splitlines()
+    assert all(shlex.split(line) for line in example), "an example can be copied line by line"
 
 
 def test_the_first_help_lists_every_command_and_where_to_begin():
@@ -67,11 +73,27 @@ def test_the_review_commands_import_neither_torch_nor_hydra(tmp_path):
 
 
 def test_what_reads_a_run_imports_no_torch(tmp_path):
-    run_of(tmp_path / "run", lambda attempt, step: None)
-    for words in (("status",), ("checkpoints",), ("quarantine",), ("replay", "pretrain")):
-        told = () if words[0] == "quarantine" else ("--json",)
-        done = shell(*words, tmp_path / "run", *told, blocked=("torch", "hydra"))
-        assert done.returncode == 0, (words, done.stderr)
+    run = tmp_path / "run"
+    run_of(run, lambda attempt, step: None)
+    calls = [
+        ("status", run, "--json"), ("checkpoints", run, "--json"), ("quarantine", run), ("replay", "pretrain", run),
+        ("watch", run, "--once"), ("report", run, "-o", tmp_path / "report.html"), ("silence", run, "list"),
+        ("ctl", run, "lr", "50%"),
+    ]  # fmt: skip
+    for words in calls:
+        done = shell(*words, blocked=("torch", "hydra"))
+        assert "was imported" not in done.stderr, words
+        assert done.returncode == 0 or words[0] == "ctl", (words, done.stderr)
+
+
+def test_what_looks_at_a_project_imports_no_torch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell("init", "--command", "python train.py", blocked=("torch",)).check_returncode()
+    name = next(path.stem for path in (tmp_path / "conf").glob("*.yaml"))
+    for words in (("doctor", f"conf={name}"), ("submit", "--print", f"conf={name}", "launcher.kind=slurm"), ("test",)):
+        done = shell(*words, blocked=("torch",))
+        assert "was imported" not in done.stderr, (words, done.stderr)
+        assert done.returncode in (0, 1, 2), (words, done.stderr)
 
 
 def test_lint_imports_only_what_it_needs():
@@ -96,8 +118,32 @@ def test_completion_knows_commands_policies_and_formats():
         ).stdout  # fmt: skip
 
     assert "replay" in complete("orchestrate", "rep")
+    assert "ORC121" in complete("orchestrate", "lint", "--explain", "orc12")
+    assert "huggingface" in complete("orchestrate", "checkpoints", "--layout", "hu")
     assert "pretrain" in complete("orchestrate", "lint", "pre")
     assert "megatron" in complete("orchestrate", "replay", "pretrain", "a.log", "--format", "mega")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_in_a_real_bash_names_are_completed_and_where_there_are_none_files(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    code = "import sys; sys.argv[0] = 'orchestrate'; from orchestrator.cli import main; main()"
+    program = tmp_path / "orchestrate"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{root}" exec "{sys.executable}" -c "{code}" "$@"\n')
+    program.chmod(0o755)
+    script = """
+        eval "$(_ORCHESTRATE_COMPLETE=bash_source orchestrate)"
+        compopt() { asked="${@: -1}"; }    # of a shell that reads from a terminal
+        try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); asked=; _orchestrate_completion orchestrate
+                echo "$asked|${COMPREPLY[*]}"; }
+        try orchestrate rep
+        try orchestrate lint pre
+        try orchestrate diff base obs
+        try orchestrate lint ./x
+    """
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    assert done.stdout.splitlines() == ["|report replay", "default|pretrain", "default|observe", "default|"]
 
 
 @pytest.mark.parametrize("words", [("show", "pretrain", "--json"), ("plan", "pretrain", "--json"), ("schema",)])
@@ -163,23 +209,41 @@ def test_no_colour_where_there_is_no_terminal(tmp_path):
 
 
 def test_a_value_left_open_in_the_configuration_is_named(tmp_path):
-    """Of `job_name: ???` and `dir: runs/${job_name}` it is the first that is missing."""
+    """It is `team` that is missing, not what only refers to it; and no folder is made for it."""
     (tmp_path / "conf").mkdir()
-    text = "policy: pretrain\njob_name: ???\nrun: {dir: 'runs/${job_name}'}\njob: {command: [train]}\n"
+    text = "policy: pretrain\nteam: ???\nrun: {dir: 'runs/${team}/one'}\njob: {command: [train]}\n"
     (tmp_path / "conf" / "job.yaml").write_text(text)
     said = call("lint", "pretrain", "--conf", tmp_path / "conf" / "job.yaml")
     assert said.code == 1
-    assert "ORC200 job_name is not set; add job_name=VALUE" in said.out
+    assert "ORC200 team is not set; add team=VALUE" in said.out
     assert not list(tmp_path.glob("**/*[?]*"))
 
 
-def test_commas_equals_and_quotes_in_an_override_are_one_string(tmp_path):
-    from orchestrator.config import load
-
+@pytest.fixture
+def job(tmp_path):
+    """The first words of a command line: a configuration with an environment and a note."""
     (tmp_path / "conf").mkdir()
-    text = "policy: pretrain\nrun: {dir: runs/x}\njob: {command: [train], env: {HCA: ''}, note: ''}\n"
+    text = "policy: pretrain\nrun: {dir: runs/x}\njob: {command: [train], env: {CARDS: ''}, note: ''}\n"
     (tmp_path / "conf" / "job.yaml").write_text(text)
-    words = [f"conf={tmp_path / 'conf' / 'job.yaml'}", "job.env.HCA='mlx5_0:1,mlx5_3:1'", 'job.note="a=b,c"']
-    config = load(words)
-    assert config.job.env["HCA"] == "mlx5_0:1,mlx5_3:1"
-    assert config.values["job"]["note"] == "a=b,c"
+    return f"conf={tmp_path / 'conf' / 'job.yaml'}"
+
+
+def test_commas_equals_and_quotes_in_an_override_are_one_string(job):
+    config = load([job, "job.env.CARDS='bond0:2,bond1:4'", 'job.note="tau=0.3, it\'s late"'])
+    assert config.job.env["CARDS"] == "bond0:2,bond1:4"
+    assert config.values["job"]["note"] == "tau=0.3, it's late"
+
+
+@pytest.mark.parametrize(
+    ("word", "column", "written"),
+    [("job.env.CARDS=bond0:2,bond1:4", 22, "'job.env.CARDS=\"bond0:2,bond1:4\"'"),
+     ("job.note=tau=0.3", 13, "'job.note=\"tau=0.3\"'"),
+     ("job.note=it's late", 12, "'job.note=\"it'\"'\"'s late\"'")],
+)  # fmt: skip
+def test_an_override_without_its_quotes_is_said_with_its_column_and_how_to_write_it(job, word, column, written):
+    with pytest.raises(ConfigError) as told:
+        load([job, word])
+    assert str(told.value).startswith(f"override {word!r}, column {column}: ")
+    assert str(told.value).endswith(written)
+    (right,) = shlex.split(written)
+    assert load([job, right]).values["job"]

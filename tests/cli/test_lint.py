@@ -1,6 +1,7 @@
 """orchestrate lint: every fault at its place, in every format; allowances; the job's abilities."""
 
 import json
+import re
 
 import pytest
 
@@ -80,17 +81,61 @@ def test_github_annotations_are_workflow_commands(planted):
     assert all(line.startswith(("::error ", "::warning ")) for line in lines)
 
 
-def test_sarif_names_rules_and_places(planted):
-    sarif = json.loads(call("lint", planted, "--format", "sarif").out)
-    assert sarif["version"] == "2.1.0"
-    run = sarif["runs"][0]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+def sarif_of(*words):
+    """The one run of a log: what SARIF 2.1.0 and GitHub's code scanning ask of every log is asserted here."""
+    log = json.loads(call("lint", *words, "--format", "sarif").out)
+    assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
+    run = log["runs"][0]
+    rules = run["tool"]["driver"]["rules"]
+    assert run["tool"]["driver"]["name"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["shortDescription"]["text"].endswith(".")
+        assert rule["fullDescription"]["text"]
+        assert rule["help"]["text"]
+        assert rule["defaultConfiguration"]["level"] in ("note", "warning", "error")
     for result in run["results"]:
-        assert rules[result["ruleIndex"]] == result["ruleId"]
-        assert result["level"] in ("error", "warning")
-        region = result["locations"][0]["physicalLocation"]["region"]
-        assert region["startLine"] >= 1
-        assert region["startColumn"] >= 1
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("note", "warning", "error")
+        assert result["message"]["text"]
+        assert len(result["locations"]) == 1
+    return run
+
+
+def places(run):
+    """Where the results stand; a URI reference of SARIF has no characters but those of RFC 3986."""
+    found = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    for place in found:
+        assert re.fullmatch(r"(%[0-9A-F]{2}|[A-Za-z0-9._~!$&'()*+,;=:@/-])+", place["artifactLocation"]["uri"])
+    return found
+
+
+def test_sarif_has_every_fault_at_its_place(planted):
+    run = sarif_of(planted)
+    regions = [place["region"] for place in places(run)]
+    told = zip(regions, run["results"], strict=True)
+    found = [(region["startLine"], region["startColumn"], result["ruleId"]) for region, result in told]
+    assert [fault for fault in FAULTS if fault not in found] == []
+
+
+def test_sarif_of_nothing_found_has_an_empty_list():
+    assert sarif_of("pretrain")["results"] == []
+
+
+def test_a_files_name_becomes_a_uri_relative_to_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "50% more #1 ä.yaml").write_text("version: 2\nextends: base\n")
+    (place,) = places(sarif_of("50% more #1 ä.yaml"))
+    assert place["artifactLocation"]["uri"] == "50%25%20more%20%231%20%C3%A4.yaml"
+    (gone,) = places(sarif_of(tmp_path.parent / "not there.yaml"))
+    assert gone["artifactLocation"]["uri"].startswith("file:///")
+
+
+def test_an_override_is_no_file_to_open():
+    (result,) = sarif_of("pretrain", "mode=acct")["results"]
+    assert result["locations"] == [{"logicalLocations": [{"fullyQualifiedName": "override 'mode=acct':1:6"}]}]
+    said = call("lint", "pretrain", "mode=acct", "--format", "github").out
+    assert said.startswith("::error title=ORC013::override 'mode=acct':1:6: mode: 'acct' is none of")
 
 
 def test_the_shipped_policies_are_clean():

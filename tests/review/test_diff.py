@@ -33,7 +33,7 @@ def test_clauses_that_changed_are_named_with_both_values():
     assert set(clauses) == {"limits.rollbacks.max", "mode"}
     limit = clauses["limits.rollbacks.max"]
     assert (limit.old, limit.new, limit.effect) == ("3", "5", "looser")
-    assert limit.meaning == "At most max rollbacks in per steps of the frontier."
+    assert limit.meaning == "At most `max` rollbacks in `per` steps of the frontier."
 
 
 def test_rungs_detectors_and_phases_are_clauses():
@@ -87,8 +87,9 @@ def test_markdown_explains_itself_and_json_is_strict(recordings):
     old, new = policy(), policy(**SOFTER)
     told = (("old", "new"), changed(old, new), on(old, new, recordings[:2]))
     text = report.as_markdown(*told)
-    assert "the policies part at 1 incident" in text
-    assert "What is done when this comes the first time." in text
+    assert "; on 2 recordings 1 of 2 incidents would be met differently." in text
+    assert "| A level that does not come back: what is done the first time. |" in text
+    assert "the loss left its level and did not come back \\(persistent, high\\): 20.0 % above the old level" in text
     assert "roll back to the checkpoint of step 2000" in text
     assert "learning rate to 70% of its plan" in text
     assert "Both policies were asked at every incident" in text

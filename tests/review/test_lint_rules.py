@@ -1,13 +1,14 @@
 """Every rule of lint: a policy that it is about, and one that it leaves alone."""
 
+import sys
+
 import pytest
 
-from orchestrator.core.policy import Policy
+from orchestrator import detectors, registry
 from orchestrator.review.lint.check import findings
-from orchestrator.review.lint.course_rules import fixed_threshold
 from orchestrator.review.lint.pages import pages
 from orchestrator.review.lint.rules import RULES
-from orchestrator.review.lint.subject import Subject
+from orchestrator.store.policy_schema import detector_adapter
 from orchestrator.store.policy_text import load_text, shipped
 
 PERSISTENT = "spikes: {{persistent: {{respond: {}}}}}"
@@ -84,16 +85,39 @@ def test_every_rule_has_a_test_and_a_page():
         assert len(page.text) > 20
 
 
+CAP = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Plugin:
+    cap: float = 0.0
+    signal: str = "loss"
+"""
+
+
+@pytest.fixture
+def capped(tmp_path, monkeypatch):
+    """An installation with one detector more, a file in the plug-ins' folder: a threshold that is a loss."""
+    (tmp_path / "cap.py").write_text(CAP)
+    monkeypatch.setattr(detectors, "__path__", [*detectors.__path__, str(tmp_path)])
+    registry.names.cache_clear()
+    yield
+    sys.modules.pop("orchestrator.detectors.cap", None)
+    detector_adapter.cache_clear()
+    monkeypatch.undo()
+    registry.names.cache_clear()
+
+
+@pytest.mark.usefixtures("capped")
 def test_a_cap_below_the_first_loss_fires_in_every_start_up():
-    """A run begins at 11 or so; a cap of 5 would fire at its third step."""
-    loaded = load_text("version: 1\n", "p.yaml", None)
+    """A run begins near the logarithm of its vocabulary."""
+    text = "version: 1\ndetectors:\n  wall: {kind: cap, cap: %s, signal: %s}\n"
 
-    def found(cap):
-        policy = Policy(detectors={"cap": {"kind": "cap", "cap": cap}})
-        return [problem.message for problem in fixed_threshold(Subject(loaded, policy))]
+    def found(*values):
+        return [str(f) for f in findings(load_text(text % values, "p.yaml", None)) if f.code == "ORC153"]
 
-    assert found(5.0) == ["a run that begins at a loss of 11 crosses 5 in its first steps"]
-    assert found(20.0) == []
+    assert found(4.2, "loss") == ["p.yaml:3:21 ORC153 a run that begins at a loss of 11 crosses 4.2 in its first steps"]
+    assert found(15, "loss") == found(4.2, "grad_norm") == []
 
 
 def test_rules_still_think_where_other_parts_are_wrong():

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator import registry
 from orchestrator.review.schema import DRAFT, schema
-from orchestrator.store.policy_text import named, shipped
+from orchestrator.store.policy_text import load_text, named, shipped
 from orchestrator.store.yaml_text import parse
 
 
@@ -66,6 +66,28 @@ def test_the_shipped_policies_fit(name):
 )
 def test_what_lint_refuses_does_not_fit(text):
     assert not fits(parse(text, "p.yaml").value, schema(), schema())
+
+
+PATHS = [
+    "mode", "propose.wait", "checkpoints.every", "checkpoints.margin", "limits.lr_floor", "clip.max_norm",
+    "checkpoints.before_phase_switch", "spikes.repeated.events", "spikes.isolated.severity",
+    "detectors.level.above", "detectors.level.sigmas",
+]  # fmt: skip
+VALUES = [
+    "act", "high", "no", "true", "null", "3", "0.5", "-1", "500 steps", "1k steps", "30m", "2B tokens", "auto", "5%",
+    "5 %", "-5%", "[]", "{}", "nan", ".inf", "'5%'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("value", VALUES)
+def test_editor_and_lint_agree_on_values(path, value):
+    text = f"detectors: {{level: {{kind: level_shift, {path.rpartition('.')[2]}: {value}}}}}"
+    if not path.startswith("detectors"):
+        first, *rest = path.split(".")
+        text = f"{first}: " + "".join(f"{{{key}: " for key in rest) + value + "}" * len(rest)
+    refused = load_text(text, "p.yaml", None).findings != ()
+    assert fits(parse(text, "p.yaml").value, schema(), schema()) is not refused
 
 
 def test_keys_are_written_without_underscores_and_defaults_with_units():

@@ -16,8 +16,8 @@ from orchestrator.core.facts import Action, Checkpoint, Decision, Fact, Launched
 from orchestrator.core.policy import Rules
 from orchestrator.core.state import State, first
 from orchestrator.runtime import retention
-from orchestrator.runtime.examine import UNASKED
 from orchestrator.runtime.storage import Place, Storage
+from orchestrator.store.patience import UNASKED
 from tests.simulation import policy
 
 SHORT = {

@@ -1,54 +1,13 @@
-"""Looking at checkpoints where they stand: patience with storage, and launches that cannot load one (K15)."""
+"""Looking at checkpoints where they stand, and launches that cannot load one (K15)."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
-import pytest
 
 from orchestrator.checkpoints import huggingface
 from orchestrator.core.facts import Checkpoint
 from orchestrator.runtime import examine
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
-
-
-def failing(times: int, error: Exception) -> tuple[Callable[[], str], list[int]]:
-    calls: list[int] = []
-
-    def call() -> str:
-        calls.append(1)
-        if len(calls) <= times:
-            raise error
-        return "done"
-
-    return call, calls
-
-
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), TimeoutError(), ConnectionResetError()])
-def test_what_may_be_gone_the_next_time_is_tried_again(error: Exception):
-    call, calls = failing(3, error)
-    assert examine.patiently(call) == "done"
-    assert len(calls) == 4
-
-
-@pytest.mark.parametrize("error", [FileNotFoundError(), PermissionError(13, "Permission denied"), ValueError("a bug")])
-def test_what_stays_as_it_is_is_said_at_once(error: Exception):
-    call, calls = failing(9, error)
-    with pytest.raises(type(error)):
-        examine.patiently(call)
-    assert len(calls) == 1
-
-
-def test_patience_ends():
-    call, calls = failing(99, OSError(5, "Input/output error"))
-    with pytest.raises(examine.StorageError, match=r"cannot be asked: OSError: .*Input/output"):
-        examine.patiently(call)
-    assert len(calls) == 5
 
 
 def test_a_launch_of_another_number_of_ranks_is_refused_where_the_layout_cannot_reshard():

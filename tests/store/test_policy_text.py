@@ -54,6 +54,17 @@ def test_on_stays_on_as_a_key():
 def test_true_is_no_number_and_a_text_is_no_true():
     assert said("clip: {max_norm: true}")[0].startswith("1:18 ORC013 clip.max_norm")
     assert policy("checkpoints: {before_phase_switch: false}").checkpoints.before_phase_switch is False
+    for written, told in (("no", "'no'"), ("0", "0"), ("maybe", "'maybe'")):
+        assert said(f"checkpoints: {{before_phase_switch: {written}}}") == [
+            f"1:36 ORC013 checkpoints.before_phase_switch: write true or false; got {told}"
+        ]
+    assert said("version: true")[0].startswith("1:10 ORC013 version")
+
+
+@pytest.mark.parametrize("written", ["true", "nan", "inf", ".inf", "high"])
+def test_a_detectors_number_is_a_number(written):
+    (finding,) = said(f"detectors:\n  loss: {{kind: robust_z, threshold: {written}}}")
+    assert finding.startswith("2:37 ORC013 detectors.loss.threshold: expected a number, got ")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +80,22 @@ def test_true_is_no_number_and_a_text_is_no_true():
 )
 def test_what_is_no_policy_text_is_said_at_its_place(text, place):
     assert any(finding.startswith(place) for finding in said(text)), said(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clip: {max_norm: -1}", "clip.max_norm: -1 is out of range: at least 0"),
+        ("spikes: {repeated: {events: 0}}", "spikes.repeated.events: 0 is out of range: at least 1"),
+        ("spikes: {repeated: {events: 2.5}}", "spikes.repeated.events: expected a whole number, got 2.5"),
+        ("clip: [1.0]", "clip: expected a mapping, got [1.0]"),
+        ("failures: {crash: {respond: hold}}", "failures.crash.respond: expected a list, got 'hold'"),
+        ("mode: {act: now}", "mode: {act: now} is none of observe, propose, act"),
+    ],
+)
+def test_a_wrong_value_is_said_as_it_was_written(text, words):
+    (finding,) = said(text)
+    assert finding.partition(" ORC013 ")[2] == words
 
 
 def test_every_error_is_shown():

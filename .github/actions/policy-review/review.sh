@@ -12,6 +12,7 @@ POLICIES="${POLICIES:-policies}"
 RECORDINGS="${RECORDINGS:-}"
 OUT="${OUT:-policy-review}"
 ORCHESTRATE="${ORCHESTRATE:-orchestrate}"
+POLICIES="${POLICIES%/}" RECORDINGS="${RECORDINGS%/}"
 LIMIT=60000  # characters that a comment may have
 
 mkdir -p "$OUT"
@@ -28,7 +29,9 @@ done
 cases=("./$POLICIES"/*.cases.yaml)
 recordings=()
 if [[ -n "$RECORDINGS" ]]; then
-  recordings=("./$RECORDINGS"/*)
+  for file in "./$RECORDINGS"/*; do
+    [[ "$file" == *.md ]] || recordings+=("$file")
+  done
 fi
 if ((${#policies[@]} == 0)); then
   echo "::error::there is no policy in $POLICIES"

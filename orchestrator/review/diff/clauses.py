@@ -14,7 +14,6 @@ _WORSE = {clause.path: clause.worse for clause in (*SEEN, *LIMITS, *PROOF)}
 
 
 _ORDINAL = {"1": "first", "2": "second", "3": "third"}
-_ONCE = "What is done about this failure."
 
 
 class Clause(NamedTuple):
@@ -69,18 +68,16 @@ def _number(policy: Policy, path: tuple[str, ...]) -> float:
 
 
 def _meaning(path: tuple[str, ...]) -> str:
-    """What the schema says of the class that a key belongs to."""
-    if "respond" in path:
-        number = path[-1].removeprefix("rung ")
-        return (
-            f"What is done when this comes the {_ORDINAL.get(number, number + 'th')} time."
-            if "spikes" in path
-            else _ONCE
-        )
+    """What the schema says of the class that a key belongs to; of a rung, which recurrence it answers."""
+    number = path[-1].removeprefix("rung ")
+    rung = path[-1] != number
     cls: Any = Policy
-    for part in path[:-1]:
+    for part in path[: -2 if rung else -1]:
         inner = below_key(cls, part)
         if dataclasses.is_dataclass(inner):
             cls = inner
     text = inspect.getdoc(cls) or ""
-    return "" if cls is Policy else text.splitlines()[0].replace("`", "")
+    meaning = "" if cls is Policy else text.splitlines()[0]
+    if rung:
+        return f"{meaning.removesuffix('.')}: what is done the {_ORDINAL.get(number, number + 'th')} time."
+    return f"{meaning.removesuffix('.')}: what is done." if path[-1] == "respond" else meaning

@@ -39,7 +39,8 @@ class Compared(NamedTuple):
 def on(old: Policy, new: Policy, recordings: Sequence[str], format: str | None = None) -> list[Compared]:
     """Every recording under both policies; ConfigError where one cannot be read."""
     rules = registry.bind(old), registry.bind(new)
-    return [_compared(path, *(forced(each, Recording(path, format)) for each in rules)) for path in recordings]
+    opened = [Recording(path, format) for path in recordings]
+    return [_compared(each.path, forced(rules[0], each), forced(rules[1], each)) for each in opened]
 
 
 def _compared(path: str, old: dict[str, Any], new: dict[str, Any]) -> Compared:

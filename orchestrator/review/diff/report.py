@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.review.diff.clauses import Clause
 from orchestrator.review.diff.decisions import Compared, Difference
+from orchestrator.review.report_words import WHAT
 
 SHOWN = 50  # differences of one recording in a comment; the rest is counted
 
@@ -32,13 +33,21 @@ def as_json(names: tuple[str, str], clauses: Sequence[Clause], compared: Sequenc
     }
 
 
+_DONE = {
+    "hold": "hold for a person", "stop": "stop the job", "record": "write it down", "notify": "tell people",
+    "checkpoint": "save a checkpoint", "skip": "skip updates", "relaunch": "start again", "dump": "dump the stacks",
+    "exclude": "leave out the host", "reset_moments": "reset the optimizer's moments",
+}  # fmt: skip
+
+
 # --- words -------------------------------------------------------------------------------------------
 
 
 def _trouble(incident: dict[str, Any]) -> str:
     rank = f" of rank {incident['rank']}" if incident["rank"] is not None else ""
     after = incident.get("counterfactual", {}).get("recording", "")
-    told = f"{incident['class']}{rank} ({incident['severity']}): {incident['reason']}"
+    what = WHAT.get(incident["class"], incident["class"])
+    told = f"{what} ({incident['class']}{rank}, {incident['severity']}): {incident['reason']}"
     return f"{told}; the recording {after}" if after else told
 
 
@@ -60,7 +69,7 @@ def _action(action: dict[str, Any]) -> str:
         return f"{name} to {100 * args['factor']:.3g}% of its plan"
     if verb == "quarantine":
         return f"leave out {len(args.get('shards', ()))} shard(s)"
-    return {"hold": "hold for a person", "stop": "stop the job", "record": "write it down"}.get(verb, verb)
+    return _DONE.get(verb, verb)
 
 
 def _cost(difference: Difference) -> str:
@@ -72,8 +81,13 @@ def _cost(difference: Difference) -> str:
 
 
 def _summary(each: Compared) -> str:
-    parts = f"{len(each.differences)} decided differently, {each.same} the same"
-    return f"{each.steps} steps; {parts}" if each.same or each.differences else f"{each.steps} steps; no incidents"
+    parted, seen = len(each.differences), len(each.differences) + each.same
+    if not seen:
+        return f"{each.steps} steps; nothing happened"
+    incidents = f"{seen} incident{'s' if seen > 1 else ''}"
+    if parted:
+        return f"{each.steps} steps; {parted} of {incidents} decided differently"
+    return f"{each.steps} steps; {incidents}, decided the same"
 
 
 def _verdict(clauses: Sequence[Clause], compared: Sequence[Compared]) -> str:
@@ -85,10 +99,11 @@ def _verdict(clauses: Sequence[Clause], compared: Sequence[Compared]) -> str:
     if not compared:
         return f"{count}{warn}."
     parted = sum(len(each.differences) for each in compared)
+    seen = parted + sum(each.same for each in compared)
     where = f"{len(compared)} recording{'s' if len(compared) > 1 else ''}"
     if not parted:
         return f"{count}{warn}; on {where} both policies decide the same everywhere."
-    return f"{count}{warn}; on {where} the policies part at {parted} incident{'s' if parted > 1 else ''}."
+    return f"{count}{warn}; on {where} {parted} of {seen} incident{'s' if seen > 1 else ''} would be met differently."
 
 
 # --- text --------------------------------------------------------------------------------------------
@@ -119,7 +134,7 @@ def as_markdown(names: tuple[str, str], clauses: Sequence[Clause], compared: Seq
     lines = ["## What this change of the run policy does", "", _verdict(clauses, compared)]
     if clauses:
         lines += ["", f"### Clauses (from {code(names[0])} to {code(names[1])})", ""]
-        lines += ["| clause | before | after | | what it is about |", "|---|---|---|---|---|"]
+        lines += ["| clause | before | after | protection | what it is about |", "|---|---|---|---|---|"]
         lines += [_clause(clause) for clause in clauses]
     if compared:
         lines += ["", "### Decisions on recorded runs", "", _EXPLAINED, ""]
@@ -131,20 +146,25 @@ def as_markdown(names: tuple[str, str], clauses: Sequence[Clause], compared: Seq
 _EXPLAINED = (
     "Both policies were asked at every incident of these recordings what they would do *there*; the recording goes "
     "on as it was, whatever they say. Steps saved are an estimate against what happened in the recording: the steps "
-    "that it lost, less those that the answer trains again."
+    "that it lost, less those that the answer trains again; below zero it costs more than the recording shows."
 )
 
 
 def _clause(clause: Clause) -> str:
     old, new = (code(value) if value is not None else "nothing" for value in (clause.old, clause.new))
     effect = f"**{clause.effect}**" if clause.effect == "looser" else clause.effect
-    return f"| {code(clause.path)} | {old} | {new} | {effect} | {escaped(clause.meaning)} |"
+    return f"| {code(clause.path)} | {old} | {new} | {effect} | {_with_code(clause.meaning)} |"
+
+
+def _with_code(text: str) -> str:
+    """The schema's own words, in which keys stand between backticks."""
+    return "".join(code(part) if i % 2 else _SPECIAL.sub(r"\\\1", part) for i, part in enumerate(text.split("`")))
 
 
 def _recording(each: Compared) -> list[str]:
     lines = [f"#### {code(each.recording)}", "", f"{_summary(each)}."]
     if each.differences:
-        head = "| step | what happened | before | after | steps saved, before / after |"
+        head = "| step | what happened | before | after | steps saved: before / after |"
         lines += ["", head, "|---|---|---|---|---|"]
     for difference in each.differences[:SHOWN]:
         known = difference.old or difference.new or {}

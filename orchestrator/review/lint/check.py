@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.config import Config
 from orchestrator.review.lint.allow import allowed
 from orchestrator.review.lint.rules import RULES
 from orchestrator.review.lint.subject import Subject
@@ -11,13 +11,16 @@ from orchestrator.store import policy_text, yaml_text
 from orchestrator.store.policy_text import Loaded
 from orchestrator.store.yaml_text import Finding
 
+if TYPE_CHECKING:
+    from orchestrator.config import Config
 
-def lint(path: Path, overrides: Sequence[str] = (), config: Config | None = None) -> list[Finding]:
+
+def lint(path: Path, overrides: Sequence[str] = (), config: "Config | None" = None) -> list[Finding]:
     """Every finding of a policy file, in the order of the text; never raises for what a text holds."""
     return findings(policy_text.load(path, overrides), config)
 
 
-def findings(loaded: Loaded, config: Config | None = None) -> list[Finding]:
+def findings(loaded: Loaded, config: "Config | None" = None) -> list[Finding]:
     """Every finding of a loaded policy."""
     found = list(loaded.findings)
     if loaded.sound is not None:

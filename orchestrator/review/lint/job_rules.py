@@ -9,11 +9,13 @@ is joined: the hook (telemetry of kind `wire`) can do all, any other trainer wha
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from orchestrator.config import Config
 from orchestrator.core.facts import Verb
 from orchestrator.review.lint.subject import Problem, Subject
+
+if TYPE_CHECKING:
+    from orchestrator.config import Config
 
 _KEPT = re.compile(
     r"--?(?:[\w.-]*[._-])?(save[_-]total[_-]limit|total[_-]limit|keep[_-]latest[_-]k|save[_-]top[_-]k|keep[_-]last[_-]n"
@@ -33,7 +35,7 @@ class Abilities(NamedTuple):
     schedule: bool
 
 
-def abilities(config: Config) -> Abilities:
+def abilities(config: "Config") -> Abilities:
     """The declared abilities, and what follows from how the job is joined where nothing is declared."""
     hook = config.telemetry.get("kind") == "wire"
     words = " ".join(config.job.command)

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from orchestrator.config import Config
 from orchestrator.core.facts import Verb
 from orchestrator.core.policy import Ladder, Policy, Response
 from orchestrator.store import yaml_text
 from orchestrator.store.policy_text import Loaded, below
 from orchestrator.store.yaml_text import Mark
+
+if TYPE_CHECKING:
+    from orchestrator.config import Config
 
 MENDS: frozenset[Verb] = frozenset(
     {"lr", "clip", "skip", "stop", "rollback", "quarantine", "exclude", "relaunch", "reset_moments", "override", "hold"}
@@ -50,7 +52,7 @@ class Subject:
 
     loaded: Loaded
     policy: Policy
-    config: Config | None = None
+    config: "Config | None" = None
 
     @cached_property
     def below(self) -> Loaded | None:
