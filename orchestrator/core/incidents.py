@@ -9,6 +9,7 @@ from orchestrator.core.policy import SEVERITIES, Rules, Severity
 from orchestrator.core.state import (
     Incident,
     IncidentClass,
+    Read,
     State,
     find,
     put,
@@ -17,6 +18,8 @@ from orchestrator.core.state import (
 )  # fmt: skip
 from orchestrator.core.verdict import harm, verdict
 
+BEFORE, FROM = 2, 3  # records before an onset, and from it on, whose batches an incident keeps
+MOST_BATCHES = 15  # that an incident of several events keeps
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 
 
@@ -36,6 +39,7 @@ def changed(rules: Rules, state: State, point: Step, change: Change) -> State:
         onset_low=min(now.onset_low, known.onset_low), peak=now.peak, peak_step=now.peak_step, rank=now.rank,
         sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
+        batches=_batches(state, known, min(now.onset, known.onset)),
     )  # fmt: skip
     if change.kind == "closed" or now.confirmed:
         known = _raised(rules, state, known)
@@ -83,7 +87,7 @@ def fault(state: State, point: Step, seen: Reading) -> State:
         number, cls, "medium", state.attempt, onset, onset, point.step, "closed", state.frontier, end=point.step,
         baseline=seen.baseline, shards=_shards(state, onset, point.step), evidence=(seen,), reason=seen.detail,
     )  # fmt: skip
-    return put(state, incident)
+    return put(state, incident._replace(batches=_batches(state, incident, onset)))
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
@@ -154,6 +158,15 @@ def _shards(state: State, low: int, high: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(shard for entry in entries for shard in entry.shards))
 
 
+def _batches(state: State, known: Incident, onset: int) -> tuple[Read, ...]:
+    """The batches around an onset: those that an incident has already, and those that are still remembered."""
+    if not state.batches:
+        return known.batches
+    steps = sorted({read.step: read for read in (*known.batches, *state.batches)}.values())
+    before = [read for read in steps if read.step < onset]
+    return (*before[-BEFORE:], *[read for read in steps if read.step >= onset][:FROM])
+
+
 def _count_event(rules: Rules, state: State, closed: Incident) -> State:
     """Enough isolated events within the window are one `repeated` incident, the first event's."""
     spike = rules.policy.spikes.repeated
@@ -186,7 +199,8 @@ def _joined(state: State, head: Incident, others: tuple[Incident, ...]) -> State
         if other.height > head.height:
             head = head._replace(height=other.height, peak=other.peak, peak_step=other.peak_step)
         shards = tuple(dict.fromkeys((*head.shards, *other.shards)))
-        head = head._replace(events=head.events + 1, end=other.end, shards=shards)
+        batches = (*head.batches, *other.batches)[:MOST_BATCHES]
+        head = head._replace(events=head.events + 1, end=other.end, shards=shards, batches=batches)
     return put(state, head)
 
 

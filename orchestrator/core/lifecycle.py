@@ -77,7 +77,7 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
     state = state._replace(
         watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
         time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
-        looks=LOOKS,
+        looks=LOOKS, batches=(),
         current=None, why="",
     )  # fmt: skip
     for incident in state.incidents:

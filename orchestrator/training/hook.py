@@ -32,9 +32,7 @@ def attach(
     return Shield().run("attach", _join, optimizer, model, (total, shards_total), (guard, True), trace) or Run()
 
 
-def attach_unhooked(
-    optimizer: Any, model: Any = None, *, shards_total: int | None = None, trace: bool = False
-) -> Run:
+def attach_unhooked(optimizer: Any, model: Any = None, *, shards_total: int | None = None, trace: bool = False) -> Run:
     """`attach` for a framework whose gradients are not ready, or not whole, when `optimizer.step` is called.
 
     The rate is scaled as ever; gradients are looked at only where the adapter calls `Guard.judge` or `Guard.hand`.

@@ -10,6 +10,7 @@ from orchestrator.core.facts import Announced, Checkpoint, Launched, Outcome, Ra
 from orchestrator.core.state import first
 from tests.simulation import noise, policy
 
+REST = ("phase", "shards", "ranks", "skipped", "batch", "parameters", "module")
 RULES = registry.bind(policy("pretrain"))
 
 
@@ -32,7 +33,7 @@ class Told:
         """Records as (step, {field: value}) or (step, loss)."""
         for step, given in records:
             fields = given if isinstance(given, dict) else {"loss": given}
-            rest = {key: fields[key] for key in ("phase", "shards", "ranks", "skipped") if key in fields}
+            rest = {key: fields[key] for key in REST if key in fields}
             values = {key: value for key, value in fields.items() if key not in rest}
             self._tell(step_of(self.state.attempt, step, values, time=float(step), **rest))
         return self

@@ -70,6 +70,11 @@ def test_what_happened_is_told_with_why_done_and_confirmed(story, read):
     assert "Over: the run passed the place with its level held." in told_
 
 
+def test_the_batches_around_an_incident_are_told(read):
+    told_ = read.sections["What happened"] + read.sections.get("Incidents", "")
+    assert "step 400 (ids doc-400 and 7 more, longest 512, 16,000 tokens in the loss)" in told_
+
+
 def test_the_tables_hold_every_action_checkpoint_and_limit(story, read):
     for ordered in story.actions():
         assert f" {ordered.action.verb} " in read.sections["Actions and their outcomes"]
