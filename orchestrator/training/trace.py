@@ -62,7 +62,7 @@ class Trace:
             self._names.append(_bare(name) or type(module).__name__)
 
     def take(self, finite: bool | None) -> str:
-        """The first module since the last call, "" when there was none; for a step known to be finite none is sought."""
+        """The first module since the last call, "" when there was none; none is sought for a finite step."""
         bad, self._bad = self._bad, {}
         flags, self._flags, self._calls = self._flags, {}, 0
         if self._usual is None and (finite or not bad):

@@ -36,7 +36,7 @@ def test_a_spike_keeps_two_batches_before_it_and_three_from_it_on():
 
 
 def test_the_onset_counts_not_the_step_where_it_was_seen():
-    records = [(s, {"loss": v, "grad_norm": 4.0 if 640 <= s else 0.5}) for s, v in flat(1, 643)]
+    records = [(s, {"loss": v, "grad_norm": 4.0 if s >= 640 else 0.5}) for s, v in flat(1, 643)]
     told = Told().steps(reading(records + [(s, {"loss": v, "grad_norm": 5.0}) for s, v in flat(643, 660, level=3.0)]))
     incident = told.state.incidents[-1]
     assert incident.onset < incident.detected
