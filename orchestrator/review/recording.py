@@ -13,7 +13,7 @@ from orchestrator.core.facts import Fact
 from orchestrator.errors import ConfigError, OrchestrateError, PluginError, RunDirError
 from orchestrator.store import journal
 from orchestrator.telemetry import Parser
-from orchestrator.telemetry._text import Lines
+from orchestrator.telemetry._text import Lines, fed
 
 JOURNAL = "journal"
 _WORD = b'"checkpoint"'
@@ -56,11 +56,11 @@ class Recording:
             yield batch
 
     def _parsed(self, parser: Parser) -> Iterator[Sequence[Fact]]:
-        lines, feed = Lines(), parser.feed
+        lines = Lines()
         with open(self._file, "rb") as file:
             while chunk := file.read(_CHUNK):
-                yield [fact for line in lines.feed(chunk) for fact in feed(line)]
-        yield [fact for line in lines.close() for fact in feed(line)]
+                yield fed(parser, lines.feed(chunk))
+        yield fed(parser, lines.close())
         yield parser.close()
         self.skipped = parser.skipped + lines.dropped
 
