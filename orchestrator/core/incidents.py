@@ -46,13 +46,13 @@ def changed(rules: Rules, state: State, point: Step, change: Change) -> State:
     if change.kind == "promoted":
         known = staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
-        known = staged(known._replace(rung=_rung(rules, state, known)), "confirmed")
+        known = staged(known._replace(rung=rung_of(rules, state, known)), "confirmed")
         state, known = _recurrence(state, known)
         state = want(state, known.id)
     if change.kind != "closed":
         return put(state, known)
     healed = known.stage == "open"
-    rung = _rung(rules, state, known) if healed else known.rung
+    rung = rung_of(rules, state, known) if healed else known.rung
     known = staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, want(state, known.id), known) if healed else state
@@ -112,7 +112,7 @@ def _recurrence(state: State, known: Incident) -> tuple[State, Incident]:
     return state._replace(current=known.id if state.current is not None else None), known
 
 
-def _rung(rules: Rules, state: State, known: Incident) -> int:
+def rung_of(rules: Rules, state: State, known: Incident) -> int:
     """Where an incident's ladder stands: it is forgotten `forget` steps after the last incident of its class."""
     forget = getattr(getattr(rules.policy.spikes, known.cls, None), "forget", 0)
     for other in reversed(state.incidents):
@@ -185,7 +185,7 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
                 cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            head = head._replace(rung=_rung(rules, state, head._replace(stage="open")))
+            head = head._replace(rung=rung_of(rules, state, head._replace(stage="open")))
             state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
             return want(state, head.id)
     return state

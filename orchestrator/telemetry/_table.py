@@ -75,7 +75,7 @@ class Keyed:
             evals = tuple((name, number) for name in plan.evals if (number := _known(record[name])) is not None)
         raw = record[plan.step] if plan.step else None
         null_loss = raw is not None and "loss" in values and not evals
-        if not evals and not null_loss and (not values or set(values.values()) == {None}):
+        if not evals and not null_loss and values.get("loss") is None and all(v is None for v in values.values()):
             return None
         if raw is None and "step" in self._chosen:
             return None

@@ -23,7 +23,7 @@ _CHAT = re.compile(r"epoch: (\d{1,9})\|step: (\d{1,15})\|ppo_ep: \d+\|act_loss: 
 class DeepspeedParser(LineParser):
     def __init__(self, attempt: int) -> None:
         super().__init__(attempt)
-        self._last: int | None = None  # the engine's last reported step
+        self._last: int | None = None  # the last reported step
         self._gap: int | None = None  # steps between its reports
         self._early: list[float] = []  # loss scales of overflows whose place is not known yet
         self._overflows = 0  # since the last report
@@ -60,21 +60,26 @@ class DeepspeedParser(LineParser):
         rows = self._release()
         if rows and self._pipeline is None:
             self._pipeline = False
+        placed, own = self._reached(step)
+        rows += placed
+        values: dict[str, float | None] = {"lr": rate}
+        if own is not None:
+            values["loss_scale"] = own
+        row = Row(step, values, skipped=own is not None)
+        if self._pipeline is False:
+            return [*rows, row]
+        self._waiting = row
+        return rows
+
+    def _reached(self, step: int) -> tuple[list[Row], float | None]:
+        """The overflows that waited for a known step, in their places; the last one where it can only be this step."""
         last, self._last, self._overflows = self._last, step, 0
         self._gap = step - last if last is not None and step > last else None
         room = step - 1 - (last if self._gap and last is not None else 0)
         early, self._early = self._early, []
         placed = early[max(len(early) - room, 0) :] if room else []
-        rows += [Row(step - len(placed) + at, {"loss_scale": it}, skipped=True) for at, it in enumerate(placed)]
-        values: dict[str, float | None] = {"lr": rate}
-        whole = len(early) > room  # no step of the interval is left that was not skipped
-        if whole:
-            values["loss_scale"] = early[-1]
-        row = Row(step, values, skipped=whole)
-        if self._pipeline is False:
-            return [*rows, row]
-        self._waiting = row
-        return rows
+        rows = [Row(step - len(placed) + at, {"loss_scale": it}, skipped=True) for at, it in enumerate(placed)]
+        return rows, early[-1] if len(early) > room else None
 
     def _overflow(self, scale: float) -> Sequence[Row]:
         if self._chat.begun:
@@ -91,7 +96,10 @@ class DeepspeedParser(LineParser):
         self._pipeline = True
         waiting = self._waiting
         if waiting is None or waiting.step != step:
-            return [*self._release(), Row(step, {"loss": loss})]
+            rows = self._release()
+            if step != self._last:  # no engine reports: the pipeline's lines tell where we are
+                rows += self._reached(step)[0]
+            return [*rows, Row(step, {"loss": loss})]
         self._waiting = None
         return (waiting._replace(values={**waiting.values, "loss": loss}),)
 

@@ -122,6 +122,16 @@ def test_an_overflow_on_every_step_until_the_end(parse):
     assert {fact.attempt for fact in facts} == {1}
 
 
+def test_overflows_between_lines_of_the_pipeline_stand_after_them(parse):
+    def line(step):
+        return f"steps: {step} loss: 2.5 iter time (s): 0.5 samples/sec: 200.5\n"
+
+    facts, _ = parse("deepspeed", line(1) + line(2) + overflow(64) + line(4) + overflow(32) + overflow(16))
+    assert [(fact.attempt, fact.step, fact.loss_scale) for fact in facts] == [
+        (1, 1, None), (1, 2, None), (1, 3, 32.0), (1, 4, None), (1, 5, 16.0), (1, 6, 8.0),
+    ]  # fmt: skip
+
+
 def test_a_run_that_dies_before_its_first_report_tells_its_overflows(parse):
     facts, _ = parse("deepspeed", overflow(4) + overflow(2) + "Exception: loss scale at minimum\n")
     assert [(fact.step, fact.loss_scale) for fact in facts] == [(1, 2.0), (2, 1.0)]
