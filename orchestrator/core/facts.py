@@ -109,6 +109,7 @@ class Announced(NamedTuple):
     hook: bool = False
     time: float = 0.0
     skips: bool = False
+    reset: bool = False  # it resumes without the optimizer's moments
 
 
 class Ended(NamedTuple):

@@ -3,7 +3,7 @@
 import zlib
 
 from orchestrator.core.classify import resume
-from orchestrator.core.effects import refused, saved
+from orchestrator.core.effects import refused, said, saved
 from orchestrator.core.facts import (
     Announced,
     Checkpoint,
@@ -92,6 +92,8 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
 def announced(rules: Rules, state: State, fact: Announced) -> State:
     if fact.attempt > state.attempt:
         state = launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
+    if fact.reset:
+        state = said(state, "reset_moments", f"attempt {fact.attempt} says so")
     return state._replace(
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
         time=max(state.time, fact.time), hosts=fact.hosts or state.hosts,

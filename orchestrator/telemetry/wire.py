@@ -31,6 +31,7 @@ class Run(msgspec.Struct, tag="run"):
     hosts: tuple[str, ...] = ()
     hook: bool = False
     time: float = 0.0
+    reset_moments: bool = False
 
 
 class Spread(msgspec.Struct):
@@ -160,8 +161,9 @@ class WireParser:
         self._attempts = Attempts(attempt)
         self._begun = False
         return Announced(
-            attempt, run.start_step, run.total_steps, run.world_size, run.shards_total, run.hosts, run.hook, run.time
-        )
+            attempt, run.start_step, run.total_steps, run.world_size, run.shards_total, run.hosts, run.hook, run.time,
+            reset=run.reset_moments,
+        )  # fmt: skip
 
 
 def _step(attempt: int, m: Record) -> Step:

@@ -56,7 +56,7 @@ class Live(Run):
         self._voice: Solo | Team | None = None
         self._terms = Terms()
         self._start, self._last = 0, 0
-        self._announced = self._ended = self._leaving = False
+        self._announced = self._ended = self._leaving = self._reset = False
         self._pending: tuple[int, str, bool | None, saving.Pending] | None = None
         self._group: Any = None
         if dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -90,6 +90,7 @@ class Live(Run):
     def _begin(self, step: int) -> None:
         self._start = self._last = step
         if step and os.environ.pop(wire.RESET_MOMENTS, ""):
+            self._reset = True
             for optimizer in self._optimizers:
                 optimizer.state.clear()
         self._cadence.begin(step)
@@ -265,6 +266,7 @@ class Live(Run):
             "type": "run", "schema": wire.SCHEMA, "attempt": self._place.attempt, "world_size": self._terms.world,
             "start_step": start, "total_steps": self._total, "shards_total": self._shards_total,
             "hosts": list(self._terms.hosts), "hook": True, "time": time.time(),
+            "reset_moments": self._reset or None,
         }  # fmt: skip
         self._stream.send({key: value for key, value in message.items() if value is not None})
 

@@ -1,7 +1,9 @@
 """What the metrics say of our own actions, and of a resume that brought back what nobody ordered."""
 
+import pytest
+
 from orchestrator import registry
-from orchestrator.core.facts import Exited
+from orchestrator.core.facts import Announced, Exited, Fact
 from orchestrator.core.policy import Policy
 from orchestrator.core.state import Ordered, State
 from tests.simulation import Job, Trouble, policy
@@ -91,6 +93,27 @@ def test_a_trainer_that_refuses_the_new_rate_is_not_started_with_it_again() -> N
     assert cut(state).status == "refuted"
     assert "option" in cut(state).detail
     assert dict(state.counts.failures).get("crash", 0) == 0
+
+
+ANEW = "[[rollback, reset_moments, {override: [--dtype=float32]}, relaunch], [hold]]"
+
+
+class Says(Job):
+    """A trainer that tells that it resumes without the optimizer's moments."""
+
+    def tell(self, fact: Fact) -> None:
+        super().tell(fact._replace(reset=self.attempt > 1) if isinstance(fact, Announced) else fact)
+
+
+@pytest.mark.parametrize(("trainer", "status"), [(Job, "unverifiable"), (Says, "confirmed")])
+def test_what_leaves_no_mark_in_the_records_is_not_said_to_be_done(trainer: type[Job], status: str) -> None:
+    answer = policy("tiny_gpt", schedule="null", phases="{}", spikes__persistent__respond=ANEW)
+    state = trainer(registry.bind(answer), spiked(), 700).run()
+    found = {o.action.verb: (o.status, o.detail) for o in state.actions}
+    assert found["reset_moments"][0] == status
+    assert found["override"] == ("unverifiable", "nothing in the records tells of the job's other words")
+    assert state.status == "completed"
+    assert state.unproved == ()
 
 
 def test_a_warm_up_begun_again_after_a_crash_is_seen_at_its_first_record() -> None:
