@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import registry
-from orchestrator.core.facts import Announced, Exited, Fact
+from orchestrator.core.facts import Announced, Exited, Fact, Step
 from orchestrator.core.policy import Policy
 from orchestrator.core.state import Ordered, State
 from tests.simulation import Job, Trouble, policy
@@ -151,3 +151,20 @@ def test_replicas_that_part_are_one_incident_of_their_rank() -> None:
     (incident,) = [i for i in state.incidents if i.cls == "rank_local"]
     assert (incident.rank, incident.onset) == (3, 300)
     assert "weights of rank(s) 3" in incident.reason
+
+
+class Sparse(Job):
+    """A trainer that logs every tenth step."""
+
+    def tell(self, fact: Fact) -> None:
+        if not isinstance(fact, Step) or fact.step % 10 == 0:
+            super().tell(fact)
+
+
+@pytest.mark.parametrize(("rate", "ending"), [(RATE, ("refuted", "held")), (RATE / 2, ("confirmed", "completed"))])
+def test_a_log_of_every_tenth_step_is_enough_to_tell(rate: float, ending: tuple[str, str]) -> None:
+    known = policy("tiny_gpt", schedule="null", phases="{}")
+    state = Sparse(
+        registry.bind(known), spiked(lambda attempt, step: {"lr": rate} if attempt == 2 else None), 3000
+    ).run()
+    assert (cut(state).status, state.status) == ending
