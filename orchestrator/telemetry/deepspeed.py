@@ -7,6 +7,7 @@ known, one more for each overflow since. Until the distance of two reports is kn
 import re
 from collections.abc import Sequence
 
+from orchestrator.telemetry._epochs import Epochs
 from orchestrator.telemetry._line import LineParser, Row, number
 
 _ENGINE = re.compile(r".*\bstep=(\d{1,15}), skipped=\d+, lr=\[([^\]]*)\], mom=\[.*\]\s*", re.ASCII)
@@ -29,7 +30,7 @@ class DeepspeedParser(LineParser):
         self._overflows = 0  # since the last report
         self._waiting: Row | None = None  # a report that the pipeline's loss may complete
         self._pipeline: bool | None = None  # whether pipeline lines follow reports; None: not known yet
-        self._chat = _Epochs()
+        self._chat = Epochs()
 
     def rows(self, text: str) -> Sequence[Row] | None:
         if found := _ENGINE.fullmatch(text):
@@ -102,22 +103,6 @@ class DeepspeedParser(LineParser):
             return [*rows, Row(step, {"loss": loss})]
         self._waiting = None
         return (waiting._replace(values={**waiting.values, "loss": loss}),)
-
-
-class _Epochs:
-    """Steps that begin again in every epoch, counted on."""
-
-    def __init__(self) -> None:
-        self.begun = False
-        self._before = {0: 0}  # per epoch the steps of the epochs before it
-        self._epoch = self._step = 0
-
-    def step(self, epoch: int, step: int) -> int:
-        if self.begun and epoch > self._epoch:
-            self._before[epoch] = self._before.get(self._epoch, 0) + self._step + 1
-        self.begun = True
-        self._epoch, self._step = epoch, step
-        return self._before.get(epoch, 0) + step
 
 
 def parser(attempt: int) -> DeepspeedParser:

@@ -73,6 +73,10 @@ LINES: dict[str, str] = {
         "2026-04-05 01:02:03,456 - mmdet - INFO - Iter [{s}/9000000]\tlr: 4.200e-04, eta: 1 day, 2:27:11, time: 1.950,"
         " memory: 9120, loss_cls: 0.5000, loss: {v:.4f}, grad_norm: {v:.4f}"
     ),
+    "returnn": (
+        "[default3]:ep 7 train, step {s}, ce {v:.3f}, ctc_4 {v:.3f}, grad_norm:p2 {v:.3f}, mem_usage:cuda:3 40.1GB,"
+        " 0.700 sec/step, complete 51.20%"
+    ),
     "regex": "[t={s}] L={v:.4f} g={v:.4f};",
 }
 
