@@ -43,6 +43,7 @@ class Live(Run):
     """The run of a process that has a supervisor; what a trainer calls is described at `Run`."""
 
     supervised = True
+    _reset = False  # the optimizer's moments were left behind
 
     def __init__(self, place: Place, optimizers: Sequence[Optimizer], model: Any, manner: Manner, sizes: Sizes) -> None:
         self._place, self._optimizers, self._model = place, optimizers, model
@@ -56,7 +57,7 @@ class Live(Run):
         self._voice: Solo | Team | None = None
         self._terms = Terms()
         self._start, self._last = 0, 0
-        self._announced = self._ended = self._leaving = self._reset = False
+        self._announced = self._ended = self._leaving = False
         self._pending: tuple[int, str, bool | None, saving.Pending] | None = None
         self._group: Any = None
         if dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:

@@ -18,7 +18,6 @@ from torch.distributed.tensor import DTensor
 
 from orchestrator.training.live import Live
 from orchestrator.training.shield import Shield, warn
-from orchestrator.training.solo import number
 
 _NEVER = 2**62
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
@@ -39,7 +38,7 @@ class Traced(Live):
     def _finite_step(self, loss: Any) -> bool | None:
         """None where that would have to be waited for."""
         told = loss is not None and not (isinstance(loss, Tensor) and loss.device.type != "cpu")
-        if told and not isfinite(number(loss) or 0.0):
+        if told and not isfinite(loss):
             return False
         return self.guard.finite
 
