@@ -16,6 +16,7 @@ from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, 
 from orchestrator.runtime.causes import cause_of
 from orchestrator.runtime.examine import StorageError, examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
+from orchestrator.runtime.origin import traced
 from orchestrator.store.journal import At, Record
 from orchestrator.telemetry._text import Lines, fed
 from orchestrator.wire import TELEMETRY, read_json
@@ -104,6 +105,7 @@ class Watch(threading.Thread):
             if isinstance(fact, Step):
                 self._stepped = True
                 fact = fact._replace(time=now)
+                fact = traced(self._folder.path, fact) if fact.nonfinite else fact
             elif isinstance(fact, Checkpoint):
                 fact = self._verified(fact._replace(time=now, path=whole(fact.path, self._cwd)))
             # Only the last fact of what was read together moves the place to read on from: nothing is lost.

@@ -37,8 +37,9 @@ class Traced(Live):
 
     def _finite_step(self, loss: Any) -> bool | None:
         """None where that would have to be waited for."""
-        told = loss is not None and not (isinstance(loss, Tensor) and loss.device.type != "cpu")
-        if told and not isfinite(loss):
+        if isinstance(loss, Tensor):
+            loss = loss.item() if loss.device.type == "cpu" else None
+        if loss is not None and not isfinite(loss):
             return False
         return self.guard.finite
 
