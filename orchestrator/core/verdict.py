@@ -63,7 +63,7 @@ def recalled(incident: Incident, past: Iterable[Past]) -> str:
 
 
 def _what(incident: Incident) -> str:
-    height = f"{100 * incident.height:.3g} %"
+    height = f"{100 * incident.height:.3g} %" if incident.height < 10.0 else f"{100 * incident.height:,.0f} %"
     level = f"its level of {incident.baseline:.4g}" if incident.baseline is not None else "its level"
     lasted = (incident.end or incident.detected) - incident.onset + 1
     match incident.cls:
@@ -232,7 +232,7 @@ def _numbers(incident: Incident) -> Iterator[str]:
     if incident.peak is not None and incident.peak_step is not None:
         yield f"peak {incident.peak:.4g} at step {incident.peak_step}"
     for reading in incident.evidence[:1]:
-        if reading.signal == "loss" or reading.kind == "rank":
+        if reading.signal == "loss" or (reading.kind == "rank" and reading.signal != "finite"):
             spread = f", spread {reading.spread:.2g}" if reading.spread else ""
             yield f"{reading.detector}: {reading.value:.4g} above {reading.threshold:.4g}{spread}"
     if incident.shards:
