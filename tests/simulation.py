@@ -9,6 +9,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.facts import (
     Action,
     Announced,
+    Batch,
     Checkpoint,
     Decision,
     Exited,
@@ -125,6 +126,7 @@ class Job:
         values: dict[str, object] = {"loss": healthy(self.step), "grad_norm": 1.0 + noise(self.step, 0.1)}
         values |= {"lr": 1e-3 * scale, "clip": self.state.levels.clip_scale}
         rest: dict[str, object] = {"shards": (f"shard-{self.step // 10}",), "time": self.time}
+        rest["batch"] = Batch((f"doc-{self.step}",), 7, 512.0, 16_000.0)
         for key, value in (happened or {}).items():  # type: ignore[union-attr]
             (values if key in values else rest)[key] = value
         self.tell(step_of(self.attempt, self.step, values, **rest))  # type: ignore[arg-type]

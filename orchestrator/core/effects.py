@@ -14,7 +14,12 @@ from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.schedule import clip_at, lr_scale, phase_factor, rate
 from orchestrator.core.state import Incident, IncidentClass, Ordered, State, put
 
-CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint"})
+# What leaves no mark in a record: only the trainer's own word could confirm it.
+UNSEEN = {
+    "override": "nothing in the records tells of the job's other words",
+    "reset_moments": "the trainer does not say that it left the moments behind",
+}
+CHECKED = frozenset({"lr", "clip", "relaunch", "quarantine", "checkpoint", *UNSEEN})
 POINTS = 3  # agreeing records that confirm, disagreeing ones in a row that refute
 ABSENT = 10  # records in a row that do not hold the value at all: they never will
 GUARDED = 20  # records after which a confirmed rate is no longer watched
@@ -38,9 +43,14 @@ def await_effect(state: State, action: int) -> State:
 
 def saved(state: State, checkpoint: Checkpoint) -> State:
     """A complete checkpoint proves the order to save."""
+    return said(state, "checkpoint", f"saved at step {checkpoint.step}")
+
+
+def said(state: State, verb: str, detail: str) -> State:
+    """The trainer's own word that an action of this verb had its effect."""
     for ordered in state.actions:
-        if ordered.action.id in state.unproved and ordered.action.verb == "checkpoint":
-            state = _settle(state, ordered, "confirmed", f"saved at step {checkpoint.step}")
+        if ordered.action.id in state.unproved and ordered.action.verb == verb:
+            state = _settle(state, ordered, "confirmed", detail)
     return state
 
 
@@ -58,6 +68,9 @@ def _check(rules: Rules, state: State, ordered: Ordered, point: Step) -> State:
         return _first_step(rules, state, ordered, point)
     if action.verb == "checkpoint":
         return state
+    if action.verb in UNSEEN:
+        late = point.attempt > action.attempt
+        return _settle(state, ordered, "unverifiable", UNSEEN[action.verb]) if late else state
     verdict, detail = _judge(rules, state, action, point)
     if verdict == "wrong" and point.time < ordered.since + SETTLING and point.attempt == action.attempt:
         return state

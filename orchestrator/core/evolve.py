@@ -34,7 +34,9 @@ from orchestrator.core.policy import Rules
 from orchestrator.core.position import asked
 from orchestrator.core.resumes import resumed
 from orchestrator.core.state import (
+    BATCHES,
     Entry,
+    Read,
     State,
     first,
     hot,
@@ -75,6 +77,8 @@ def _step(rules: Rules, state: State, point: Step) -> State:
         state,
         (watch, step, max(frontier, step), max(time, now), max(moved, now), pace, history),
     )
+    if point.batch is not None:
+        state = state._replace(batches=(*state.batches[1 - BATCHES :], Read(step, point.batch)))
     if state.unproved:
         state = check(rules, state, point)
     if state.attempt > 1 and not state.history.chunks:

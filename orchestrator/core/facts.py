@@ -32,6 +32,15 @@ class Ranks(NamedTuple):
     nonfinite: tuple[int, ...] = ()
 
 
+class Batch(NamedTuple):
+    """What a step's batch was, as far as the trainer tells: its first ids and how many more, lengths in tokens."""
+
+    ids: tuple[str, ...] = ()
+    more: int = 0
+    max_len: float | None = None
+    loss_tokens: float | None = None  # that count in the loss
+
+
 class Step(NamedTuple):
     """One record of training: what the trainer said of step `step`."""
 
@@ -53,6 +62,9 @@ class Step(NamedTuple):
     update_norm: float | None = None
     param_norm: float | None = None
     replicas_odd: tuple[int, ...] = ()  # ranks whose weights are no longer those of the others
+    parameters: tuple[str, ...] = ()  # the first whose gradient is not finite
+    module: str = ""  # the first whose output is not finite
+    batch: Batch | None = None
 
 
 class Eval(NamedTuple):
@@ -99,6 +111,7 @@ class Announced(NamedTuple):
     hook: bool = False
     time: float = 0.0
     skips: bool = False
+    reset: bool = False  # it resumes without the optimizer's moments
 
 
 class Ended(NamedTuple):

@@ -9,6 +9,7 @@ from orchestrator.core.policy import SEVERITIES, Rules, Severity
 from orchestrator.core.state import (
     Incident,
     IncidentClass,
+    Read,
     State,
     find,
     put,
@@ -17,6 +18,8 @@ from orchestrator.core.state import (
 )  # fmt: skip
 from orchestrator.core.verdict import harm, verdict
 
+BEFORE, FROM = 2, 3  # records before an onset, and from it on, whose batches an incident keeps
+MOST_BATCHES = 15  # that an incident of several events keeps
 EVENT_SIGMAS = 7.0  # so far an excursion must stand out to count towards `repeated`: that is acted on
 
 
@@ -36,19 +39,20 @@ def changed(rules: Rules, state: State, point: Step, change: Change) -> State:
         onset_low=min(now.onset_low, known.onset_low), peak=now.peak, peak_step=now.peak_step, rank=now.rank,
         sigmas=_sigmas(now), evidence=now.evidence, skipped=now.cls == "nonfinite" and now.skipped,
         shards=_shards(state, now.onset, point.step),
+        batches=_batches(state, known, min(now.onset, known.onset)),
     )  # fmt: skip
     if change.kind == "closed" or now.confirmed:
         known = _raised(rules, state, known)
     if change.kind == "promoted":
         known = staged(known, "promoted")
     if change.kind == "confirmed" and known.stage == "open":
-        known = staged(known._replace(rung=_rung(rules, state, known)), "confirmed")
+        known = staged(known._replace(rung=rung_of(rules, state, known)), "confirmed")
         state, known = _recurrence(state, known)
         state = want(state, known.id)
     if change.kind != "closed":
         return put(state, known)
     healed = known.stage == "open"
-    rung = _rung(rules, state, known) if healed else known.rung
+    rung = rung_of(rules, state, known) if healed else known.rung
     known = staged(known._replace(end=now.last_bad, rung=rung), "back")
     state = put(state._replace(current=None), known)
     return _count_event(rules, want(state, known.id), known) if healed else state
@@ -83,7 +87,7 @@ def fault(state: State, point: Step, seen: Reading) -> State:
         number, cls, "medium", state.attempt, onset, onset, point.step, "closed", state.frontier, end=point.step,
         baseline=seen.baseline, shards=_shards(state, onset, point.step), evidence=(seen,), reason=seen.detail,
     )  # fmt: skip
-    return put(state, incident)
+    return put(state, incident._replace(batches=_batches(state, incident, onset)))
 
 
 def _opened(rules: Rules, state: State, now: Excursion) -> Incident:
@@ -108,7 +112,7 @@ def _recurrence(state: State, known: Incident) -> tuple[State, Incident]:
     return state._replace(current=known.id if state.current is not None else None), known
 
 
-def _rung(rules: Rules, state: State, known: Incident) -> int:
+def rung_of(rules: Rules, state: State, known: Incident) -> int:
     """Where an incident's ladder stands: it is forgotten `forget` steps after the last incident of its class."""
     forget = getattr(getattr(rules.policy.spikes, known.cls, None), "forget", 0)
     for other in reversed(state.incidents):
@@ -154,6 +158,15 @@ def _shards(state: State, low: int, high: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(shard for entry in entries for shard in entry.shards))
 
 
+def _batches(state: State, known: Incident, onset: int) -> tuple[Read, ...]:
+    """The batches around an onset: those that an incident has already, and those that are still remembered."""
+    if not state.batches:
+        return known.batches
+    steps = sorted({read.step: read for read in (*known.batches, *state.batches)}.values())
+    before = [read for read in steps if read.step < onset]
+    return (*before[-BEFORE:], *[read for read in steps if read.step >= onset][:FROM])
+
+
 def _count_event(rules: Rules, state: State, closed: Incident) -> State:
     """Enough isolated events within the window are one `repeated` incident, the first event's."""
     spike = rules.policy.spikes.repeated
@@ -172,7 +185,7 @@ def _count_event(rules: Rules, state: State, closed: Incident) -> State:
                 cls="repeated", severity=spike.severity, frontier=state.frontier,
                 reason=f"{len(near)} events within {within} steps",
             )  # fmt: skip
-            head = head._replace(rung=_rung(rules, state, head._replace(stage="open")))
+            head = head._replace(rung=rung_of(rules, state, head._replace(stage="open")))
             state = _joined(state, head._replace(stage="confirmed"), tuple(near[1:]))
             return want(state, head.id)
     return state
@@ -186,7 +199,8 @@ def _joined(state: State, head: Incident, others: tuple[Incident, ...]) -> State
         if other.height > head.height:
             head = head._replace(height=other.height, peak=other.peak, peak_step=other.peak_step)
         shards = tuple(dict.fromkeys((*head.shards, *other.shards)))
-        head = head._replace(events=head.events + 1, end=other.end, shards=shards)
+        batches = (*head.batches, *other.batches)[:MOST_BATCHES]
+        head = head._replace(events=head.events + 1, end=other.end, shards=shards, batches=batches)
     return put(state, head)
 
 

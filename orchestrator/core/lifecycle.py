@@ -3,7 +3,7 @@
 import zlib
 
 from orchestrator.core.classify import resume
-from orchestrator.core.effects import refused, saved
+from orchestrator.core.effects import refused, said, saved
 from orchestrator.core.facts import (
     Announced,
     Checkpoint,
@@ -14,11 +14,12 @@ from orchestrator.core.facts import (
     Supervised,
     Tick,
 )  # fmt: skip
-from orchestrator.core.incidents import explained
+from orchestrator.core.incidents import explained, rung_of
 from orchestrator.core.orders import waited
 from orchestrator.core.policy import Rules, Severity
 from orchestrator.core.position import LOOKS
 from orchestrator.core.state import (
+    FAILURES,
     FINAL,
     Attempt,
     Counts,
@@ -77,7 +78,7 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
     state = state._replace(
         watch=watch if fact.attempt > 1 else state.watch, attempt=fact.attempt, step=fact.start_step, moved=None,
         time=max(state.time, fact.time), attempts=(*left, attempt), before=state.history, history=History(),
-        looks=LOOKS,
+        looks=LOOKS, batches=(),
         current=None, why="",
     )  # fmt: skip
     for incident in state.incidents:
@@ -91,6 +92,8 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
 def announced(rules: Rules, state: State, fact: Announced) -> State:
     if fact.attempt > state.attempt:
         state = launched(rules, state, Launched(fact.attempt, fact.start_step, "", "", 0, fact.time))
+    if fact.reset:
+        state = said(state, "reset_moments", f"attempt {fact.attempt} says so")
     return state._replace(
         total=fact.total_steps or state.total, shards_total=fact.shards_total or state.shards_total, hook=fact.hook,
         time=max(state.time, fact.time), hosts=fact.hosts or state.hosts,
@@ -153,6 +156,8 @@ def exited(rules: Rules, state: State, fact: Exited) -> State:
         return state
     if fact.cause == "environment":
         return _try_again(rules, state, fact)
+    if fact.cause == "numeric":
+        return _gave_up(rules, state, fact)
     if (answered := refused(rules, state, fact)) is not None:
         return answered
     cause = "hang" if state.hung == fact.attempt else fact.cause
@@ -185,7 +190,7 @@ def fail(rules: Rules, state: State, cause: str, why: str) -> State:
     treated = failure is not None and failure.respond
     again = next((i for i in reversed(state.incidents) if i.cls == cause and i.stage == "probation"), None)
     number = state.incidents[-1].id + 1 if state.incidents else 1
-    cls: IncidentClass = cause  # type: ignore[assignment]
+    cls: IncidentClass = cause if cause in FAILURES else "crash"  # type: ignore[assignment]
     incident = Incident(number, cls, severity, state.attempt, state.step, state.step, state.step)
     if again is not None:
         same = again.onset == state.step and _words(again.reason) == _words(why)
@@ -196,6 +201,27 @@ def fail(rules: Rules, state: State, cause: str, why: str) -> State:
     incident = incident._replace(stage="confirmed", reason=why, frontier=state.frontier, end=None)
     state = want(put(state, incident), incident.id)
     return state if treated or cause == "hang" else move(state, "failed", f"{cause}: {why}")
+
+
+def _gave_up(rules: Rules, state: State, fact: Exited) -> State:
+    """A trainer that ends over its own numbers would meet them again: the ladder of `nonfinite` answers, no restart."""
+    spike, onset = rules.policy.spikes.nonfinite, state.step + 1
+    known = next((i for i in reversed(state.incidents) if i.cls == "nonfinite" and i.live), None)
+    if known is None:
+        number = state.incidents[-1].id + 1 if state.incidents else 1
+        known = Incident(number, "nonfinite", spike.severity, state.attempt, onset, onset, state.step)
+        known = known._replace(rung=rung_of(rules, state, known._replace(stage="confirmed")))
+    else:
+        if known.attempt != state.attempt:
+            known = known._replace(attempt=state.attempt, onset=onset, onset_low=onset)
+        known = known._replace(events=known.events + 1, detected=state.step)
+    known = known._replace(
+        stage="confirmed", severity=spike.severity, reason=fact.why, verdict="", skipped=False, end=None,
+        frontier=state.frontier,
+    )  # fmt: skip
+    state = want(put(state, known), known.id)
+    returns = any(response.verb in ("relaunch", "hold") for rung in spike.respond for response in rung)
+    return state if returns else move(state, "failed", f"nonfinite: {fact.why}")
 
 
 def _try_again(rules: Rules, state: State, fact: Exited) -> State:

@@ -39,7 +39,8 @@ def decision(rules: Rules, state: State, fact: Decision) -> State:
     if fact.mode == "propose":
         return state._replace(proposed=(*state.proposed, (fact.incident, fact.time + rules.policy.propose.wait)))
     if not applied:  # a job that ended is not brought back by somebody who only looks on
-        return move(state, "failed", fact.why) if incident and incident.cls in FAILURES else state
+        ended = incident is not None and (incident.cls in FAILURES or incident.cls == "nonfinite")
+        return move(state, "failed", fact.why) if ended else state
     for action in fact.actions:
         state = _wished(rules, state, action)
     return state

@@ -7,7 +7,7 @@ status and an incident's stage change.
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.classify import SpikeClass, Watch, first_watch
-from orchestrator.core.facts import Action, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
+from orchestrator.core.facts import Action, Batch, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
 
 Status: TypeAlias = Literal[
@@ -40,6 +40,7 @@ STATUS: dict[tuple[Status, str], Status] = {
     ("preempted", "stopped"): "stopped",
 }
 
+BATCHES = 64  # the newest steps whose batch is remembered
 MAX_INCIDENTS = 1000  # older closed ones are in the journal
 
 Stage: TypeAlias = Literal["open", "confirmed", "acting", "probation", "closed"]
@@ -66,6 +67,13 @@ IncidentClass: TypeAlias = (
 )  # fmt: skip
 
 
+class Read(NamedTuple):
+    """The batch that was read for a step."""
+
+    step: int
+    batch: Batch
+
+
 class Incident(NamedTuple):
     """One trouble from its onset to its end."""
 
@@ -89,6 +97,7 @@ class Incident(NamedTuple):
     events: int = 1
     alike: int = 1  # failures in a row at the same step with the same words
     shards: tuple[str, ...] = ()
+    batches: tuple[Read, ...] = ()  # of the steps around its onset
     evidence: tuple[Reading, ...] = ()
     reason: str = ""
     verdict: str = ""  # two sentences and the numbers, for a person
@@ -249,6 +258,7 @@ class State(NamedTuple):
     room: Room | None = None
     off: int = 0  # records in a row whose rate was not the planned one
     looks: int = 0  # records of this attempt that are still asked whether its data go on
+    batches: tuple[Read, ...] = ()  # the newest of this attempt, where the trainer tells of them
 
 
 Hot: TypeAlias = tuple[Watch, int, int, float, float | None, float, History]

@@ -18,6 +18,7 @@ RATE, RATE_STEPS = 0.15, 200  # the rate changed when it did so by so much, with
 COMMON = 0.5  # a shard read in more than this share of all steps says nothing
 HIGH = 1.0  # a rise of the whole level is harm in itself where the gradient norm rose too
 SAME = 2  # steps by which places in the data, or periods, may differ
+BATCH = 2.0  # a batch's lengths are odd where they differ from the usual ones by such a factor
 PERIODS = 0.02  # or this share of the period
 SPIKES = frozenset({"isolated", "repeated", "persistent", "nonfinite", "rank_local"})
 
@@ -62,7 +63,7 @@ def recalled(incident: Incident, past: Iterable[Past]) -> str:
 
 
 def _what(incident: Incident) -> str:
-    height = f"{100 * incident.height:.3g} %"
+    height = f"{100 * incident.height:.3g} %" if incident.height < 10.0 else f"{100 * incident.height:,.0f} %"
     level = f"its level of {incident.baseline:.4g}" if incident.baseline is not None else "its level"
     lasted = (incident.end or incident.detected) - incident.onset + 1
     match incident.cls:
@@ -88,6 +89,7 @@ def _hints(rules: Rules, state: State, incident: Incident) -> Iterator[str]:
     yield from _evidence(incident)
     yield from _period(state, incident)
     yield from _source(state, incident)
+    yield from _batch(state, incident)
     yield from _place(state, incident)
     yield from _validation(rules, state, incident)
 
@@ -171,6 +173,21 @@ def _source(state: State, incident: Incident) -> Iterator[str]:
         yield f"only shard {shard} was read in it"
 
 
+def _batch(state: State, incident: Incident) -> Iterator[str]:
+    """What is odd in the batch at the onset, against those that are remembered."""
+    first = next((read for read in incident.batches if read.step >= incident.onset), None)
+    if first is None:
+        return
+    usual = [read.batch for read in state.batches]
+    longest = sorted(batch.max_len for batch in usual if batch.max_len)
+    counted = sorted(batch.loss_tokens for batch in usual if batch.loss_tokens)
+    said, now = f"the batch of step {first.step}", first.batch
+    if now.max_len and longest and now.max_len >= BATCH * longest[len(longest) // 2]:
+        yield f"{said} held a sample of {now.max_len:g} tokens where {longest[len(longest) // 2]:g} is usual"
+    if now.loss_tokens is not None and counted and now.loss_tokens * BATCH <= counted[len(counted) // 2]:
+        yield f"{said} had {now.loss_tokens:g} tokens that count where {counted[len(counted) // 2]:g} is usual"
+
+
 def _place(state: State, incident: Incident) -> Iterator[str]:
     """The same trouble at the same place in another attempt, or as long after another launch."""
     others = [i for i in state.incidents if i.attempt != incident.attempt and i.cls in SPIKES]
@@ -215,12 +232,16 @@ def _numbers(incident: Incident) -> Iterator[str]:
     if incident.peak is not None and incident.peak_step is not None:
         yield f"peak {incident.peak:.4g} at step {incident.peak_step}"
     for reading in incident.evidence[:1]:
-        if reading.signal == "loss" or reading.kind == "rank":
+        if reading.signal == "loss" or (reading.kind == "rank" and reading.signal != "finite"):
             spread = f", spread {reading.spread:.2g}" if reading.spread else ""
             yield f"{reading.detector}: {reading.value:.4g} above {reading.threshold:.4g}{spread}"
     if incident.shards:
         more = f" and {len(incident.shards) - 3} more" if len(incident.shards) > 3 else ""
         yield f"read {', '.join(incident.shards[:3])}{more}"
+    if (first := next((read for read in incident.batches if read.step >= onset and read.batch.ids), None)) is not None:
+        ids = first.batch.ids[:3]
+        more = f" and {left} more" if (left := len(first.batch.ids) - len(ids) + first.batch.more) else ""
+        yield f"batch of step {first.step}: {', '.join(ids)}{more}"
 
 
 # --- questions to the state ----------------------------------------------------------------------------

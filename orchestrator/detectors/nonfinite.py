@@ -58,8 +58,12 @@ class NonFinite:
     def _words(self, point: Step) -> str:
         names = " and ".join(point.nonfinite) or "a rank's loss"
         if point.loss == 0.0:
-            return f"{names} not finite, the loss masked as 0.0"
-        return f"{names} {'is' if len(point.nonfinite) < 2 else 'are'} not finite"
+            return f"{names} not finite, the loss masked as 0.0{self._origin(point)}"
+        return f"{names} {'is' if len(point.nonfinite) < 2 else 'are'} not finite{self._origin(point)}"
+
+    def _origin(self, point: Step) -> str:
+        module = f", first in the output of {point.module}" if point.module else ""
+        return module + (f", in the gradients of {', '.join(point.parameters)}" if point.parameters else "")
 
     def _reading(self, point: Step, detail: str) -> Reading:
         value = point.loss if point.loss is not None else 0.0

@@ -20,7 +20,7 @@ from orchestrator.errors import ConfigError, OrchestrateError, PluginError, RunD
 from orchestrator.store import journal
 from orchestrator.store.fetched import elsewhere, fetched
 from orchestrator.telemetry import Parser
-from orchestrator.telemetry._text import Lines
+from orchestrator.telemetry._text import Lines, fed
 
 JOURNAL = "journal"
 _WANTED = ("journal.jsonl", "*tfevents*")  # of a folder that lies elsewhere
@@ -72,11 +72,11 @@ class Recording:
             yield batch
 
     def _parsed(self, parser: Parser) -> Iterator[Sequence[Fact]]:
-        lines, feed = Lines(), parser.feed
+        lines = Lines()
         with open(self._file, "rb") as file:
             while chunk := file.read(_CHUNK):
-                yield [fact for line in lines.feed(chunk) for fact in feed(line)]
-        yield [fact for line in lines.close() for fact in feed(line)]
+                yield fed(parser, lines.feed(chunk))
+        yield fed(parser, lines.close())
         yield parser.close()
         self.skipped = parser.skipped + lines.dropped
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.core.facts import Action, Cut, Reading
-from orchestrator.core.state import Incident, Ordered
+from orchestrator.core.state import Incident, Ordered, Read
 from orchestrator.review.report_markup import short
 from orchestrator.review.report_story import Story
 
@@ -30,7 +30,7 @@ STANDS = {
     "stopped": "The run was stopped", "preempted": "The run was preempted", "running": "The run goes on",
     "starting": "The run is starting", "stopping": "The run is stopping", "relaunching": "The run is being relaunched",
 }  # fmt: skip
-_NAMED = 3  # shards that are named, of many
+_NAMED = 3  # shards and ids that are named, of many
 
 
 def stands(story: Story) -> str:
@@ -154,7 +154,18 @@ def _what(incident: Incident) -> str:
         text += f" It reached {incident.peak:.4g} at step {incident.peak_step:,}{was}."
     if incident.events > 1:
         text += f" It came {incident.events} times."
-    return text + (f" Read in that time: {shards(incident.shards, 5)}." if incident.shards else "")
+    text += f" Read in that time: {shards(incident.shards, 5)}." if incident.shards else ""
+    return text + (f" Batches around it: {'; '.join(map(_batch, incident.batches))}." if incident.batches else "")
+
+
+def _batch(read: Read) -> str:
+    ids, more, max_len, loss_tokens = read.batch
+    left = len(ids[_NAMED:]) + more
+    named = f"ids {', '.join(short(each, 28) for each in ids[:_NAMED])}" + (f" and {left} more" if left else "")
+    told = [named] if ids else []
+    told += [f"longest {max_len:,.0f}"] if max_len is not None else []
+    told += [f"{loss_tokens:,.0f} tokens in the loss"] if loss_tokens is not None else []
+    return f"step {read.step:,} ({', '.join(told)})"
 
 
 def _why(incident: Incident) -> str:

@@ -9,7 +9,7 @@ from orchestrator.core.health import health
 from orchestrator.core.interval import interval
 from orchestrator.core.policy import Rules
 from orchestrator.core.schedule import clip_at, lr_scale
-from orchestrator.core.state import Incident, State, attempt_of
+from orchestrator.core.state import Incident, Read, State, attempt_of
 from orchestrator.errors import RunDirError
 from orchestrator.store import journal
 from orchestrator.store.recorded import fold
@@ -58,8 +58,16 @@ def incident_json(incident: Incident, actions: list[dict[str, Any]]) -> dict[str
         "reason": incident.reason,
         "verdict": incident.verdict or incident.reason,
         "shards": list(incident.shards),
+        "batches": [_batch_json(read) for read in incident.batches],
         "actions": actions,
     }
+
+
+def _batch_json(read: Read) -> dict[str, Any]:
+    """What is known of one step's batch."""
+    ids, more, max_len, loss_tokens = read.batch
+    told = {"ids": list(ids) or None, "ids_more": more or None, "max_len": max_len, "loss_tokens": loss_tokens}
+    return {"step": read.step} | {name: value for name, value in told.items() if value is not None}
 
 
 def incidents_json(state: State) -> list[dict[str, Any]]:

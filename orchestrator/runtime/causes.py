@@ -19,8 +19,12 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("disk_full", re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.I)),
     ("host", re.compile(r"DUE TO NODE FAILURE|Node failure on \w+")),
     ("preemption", re.compile(r"DUE TO PREEMPTION")),
-    ("numeric", re.compile(r"loss scale (?:is )?(?:already )?at (?:its )?minimum|found NaN in local grad norm", re.I)),
-)
+    ("numeric", re.compile(
+        r"loss scale (?:is )?(?:already )?at (?:its )?minimum|minimum loss scale reached"  # DeepSpeed, fairseq
+        r"|found (?:NaN|Inf) in local grad norm|returned (?:nan|inf) values in its"  # Megatron, torch's anomaly mode
+        r"|loss (?:returned in `\w+` )?is (?:nan|inf)(?: or |, stopping|\.$)", re.I | re.M,
+    )),
+)  # fmt: skip
 # What the surroundings of a job may do to any start of it: only as its own last words, never from a warning before.
 _SURROUNDINGS = re.compile(r"Address already in use|EADDRINUSE|errno: 98\b", re.I)
 _IMPORT = re.compile(r"^(?:\[rank\d+\]:\s*)?(ModuleNotFoundError|ImportError|SyntaxError): .*$", re.M)

@@ -16,9 +16,10 @@ from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Exited, 
 from orchestrator.runtime.causes import cause_of
 from orchestrator.runtime.examine import examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
+from orchestrator.runtime.origin import traced
 from orchestrator.store.journal import At, Record
 from orchestrator.store.patience import StorageError
-from orchestrator.telemetry._text import Lines
+from orchestrator.telemetry._text import Lines, fed
 from orchestrator.wire import TELEMETRY, read_json
 
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
@@ -90,12 +91,11 @@ class Watch(threading.Thread):
             return False
         data = data[: whole or len(data)]
         self._offset += len(data)
-        facts = [fact for line in self._lines.feed(data) for fact in self._parser.feed(line)]
-        self._pass(facts)
+        self._pass(fed(self._parser, self._lines.feed(data)))
         return True
 
     def _last_words(self) -> None:
-        self._pass([f for line in self._lines.close() for f in self._parser.feed(line)] + list(self._parser.close()))
+        self._pass([*fed(self._parser, self._lines.close()), *self._parser.close()])
 
     def _pass(self, facts: Sequence[Fact]) -> None:
         now, at = self._clock(), At(self._file.name, self._offset)
@@ -106,6 +106,7 @@ class Watch(threading.Thread):
             if isinstance(fact, Step):
                 self._stepped = True
                 fact = fact._replace(time=now)
+                fact = traced(self._folder.path, fact) if fact.nonfinite else fact
             elif isinstance(fact, Checkpoint):
                 fact = self._verified(fact._replace(time=now, path=whole(fact.path, self._cwd)))
             # Only the last fact of what was read together moves the place to read on from: nothing is lost.

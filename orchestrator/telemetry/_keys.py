@@ -82,6 +82,11 @@ def role(name: str) -> Role | None:
 
 def chosen(names: Iterable[str]) -> dict[str, str]:
     """Of many names, the one that stands for each field: {field: name}; evaluations are not among them."""
+    return dict(_chosen(tuple(names)))
+
+
+@lru_cache(maxsize=128)  # the lines of a text mostly hold the same names
+def _chosen(names: tuple[str, ...]) -> dict[str, str]:
     best: dict[str, tuple[int, str]] = {}
     for name in names:
         what = role(name)
@@ -140,8 +145,10 @@ def value(raw: object) -> float | None:
     >>> value("1.203"), value(""), value(None), value("NaN")
     (1.203, None, None, nan)
     """
-    if raw is None or raw == "":
+    if isinstance(raw, str):
+        return number(raw) if raw else None
+    if raw.__class__ is float or raw.__class__ is int:  # not bool
+        return float(raw)
+    if raw is None:
         return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-        raise ValueError(f"no number: {raw!r}")
-    return number(raw) if isinstance(raw, str) else float(raw)
+    raise ValueError(f"no number: {raw!r}")

@@ -35,7 +35,9 @@ class Omission:
         `held_out`: the record has evaluations; `bare`: it has nothing but its step.
         """
         loss = values.get("loss")
-        known = {name: value for name, value in values.items() if value is not None}
+        known = values
+        if None in values.values():
+            known = {name: value for name, value in values.items() if value is not None}
         if loss is not None:
             self._saw(loss, known.keys())
             return known

@@ -31,7 +31,7 @@ class Table:
         rows = [] if waiting is None or same or not values else [waiting]
         if "loss" in values:
             self._waiting, self._told = None, row.step
-            rows.append(row._replace(values=values))
+            rows.append(Row(row.step, values, row.evals, row.skipped, row.time))
             return rows
         if values:
             self._waiting = None if row.step == self._told else row._replace(values=values, evals=())
@@ -70,10 +70,12 @@ class Keyed:
         values = {
             field: value(record[name]) if field == "loss" else _known(record[name]) for field, name in plan.fields
         }
-        evals = tuple((name, number) for name in plan.evals if (number := _known(record[name])) is not None)
+        evals: tuple[tuple[str, float], ...] = ()
+        if plan.evals:
+            evals = tuple((name, number) for name in plan.evals if (number := _known(record[name])) is not None)
         raw = record[plan.step] if plan.step else None
         null_loss = raw is not None and "loss" in values and not evals
-        if not evals and not null_loss and all(number is None for number in values.values()):
+        if not evals and not null_loss and values.get("loss") is None and all(v is None for v in values.values()):
             return None
         if raw is None and "step" in self._chosen:
             return None

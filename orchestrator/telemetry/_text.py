@@ -1,7 +1,7 @@
 """From bytes as they arrive to lines, and from a line to the text that a trainer meant."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.core.facts import Fact
@@ -62,16 +62,22 @@ class Lines:
         return fitting
 
 
+def fed(parser: Parser, lines: Sequence[bytes]) -> list[Fact]:
+    """The facts of lines that are at hand together; a parser with an `ahead` may look at all of them first."""
+    ahead = getattr(parser, "ahead", None)
+    if ahead is not None:
+        ahead(lines)
+    feed = parser.feed
+    return [fact for line in lines for fact in feed(line)]
+
+
 def records(path: str | Path, parser: Parser) -> Iterator[Fact]:
     """Every fact of a whole file, in order; lines too long are added to the parser's `skipped`."""
     lines = Lines()
-    feed = parser.feed
     with open(path, "rb") as file:
         while data := file.read(_CHUNK):
-            for line in lines.feed(data):
-                yield from feed(line)
-    for line in lines.close():
-        yield from feed(line)
+            yield from fed(parser, lines.feed(data))
+    yield from fed(parser, lines.close())
     parser.skipped += lines.dropped
     yield from parser.close()
 

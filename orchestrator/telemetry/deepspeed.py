@@ -7,6 +7,7 @@ known, one more for each overflow since. Until the distance of two reports is kn
 import re
 from collections.abc import Sequence
 
+from orchestrator.telemetry._epochs import Epochs
 from orchestrator.telemetry._line import LineParser, Row, number
 
 _ENGINE = re.compile(r".*\bstep=(\d{1,15}), skipped=\d+, lr=\[([^\]]*)\], mom=\[.*\]\s*", re.ASCII)
@@ -23,13 +24,13 @@ _CHAT = re.compile(r"epoch: (\d{1,9})\|step: (\d{1,15})\|ppo_ep: \d+\|act_loss: 
 class DeepspeedParser(LineParser):
     def __init__(self, attempt: int) -> None:
         super().__init__(attempt)
-        self._last: int | None = None  # the engine's last reported step
+        self._last: int | None = None  # the last reported step
         self._gap: int | None = None  # steps between its reports
         self._early: list[float] = []  # loss scales of overflows whose place is not known yet
         self._overflows = 0  # since the last report
         self._waiting: Row | None = None  # a report that the pipeline's loss may complete
         self._pipeline: bool | None = None  # whether pipeline lines follow reports; None: not known yet
-        self._chat = _Epochs()
+        self._chat = Epochs()
 
     def rows(self, text: str) -> Sequence[Row] | None:
         if found := _ENGINE.fullmatch(text):
@@ -60,21 +61,26 @@ class DeepspeedParser(LineParser):
         rows = self._release()
         if rows and self._pipeline is None:
             self._pipeline = False
+        placed, own = self._reached(step)
+        rows += placed
+        values: dict[str, float | None] = {"lr": rate}
+        if own is not None:
+            values["loss_scale"] = own
+        row = Row(step, values, skipped=own is not None)
+        if self._pipeline is False:
+            return [*rows, row]
+        self._waiting = row
+        return rows
+
+    def _reached(self, step: int) -> tuple[list[Row], float | None]:
+        """The overflows that waited for a known step, in their places; the last one where it can only be this step."""
         last, self._last, self._overflows = self._last, step, 0
         self._gap = step - last if last is not None and step > last else None
         room = step - 1 - (last if self._gap and last is not None else 0)
         early, self._early = self._early, []
         placed = early[max(len(early) - room, 0) :] if room else []
-        rows += [Row(step - len(placed) + at, {"loss_scale": it}, skipped=True) for at, it in enumerate(placed)]
-        values: dict[str, float | None] = {"lr": rate}
-        whole = len(early) > room  # no step of the interval is left that was not skipped
-        if whole:
-            values["loss_scale"] = early[-1]
-        row = Row(step, values, skipped=whole)
-        if self._pipeline is False:
-            return [*rows, row]
-        self._waiting = row
-        return rows
+        rows = [Row(step - len(placed) + at, {"loss_scale": it}, skipped=True) for at, it in enumerate(placed)]
+        return rows, early[-1] if len(early) > room else None
 
     def _overflow(self, scale: float) -> Sequence[Row]:
         if self._chat.begun:
@@ -91,25 +97,12 @@ class DeepspeedParser(LineParser):
         self._pipeline = True
         waiting = self._waiting
         if waiting is None or waiting.step != step:
-            return [*self._release(), Row(step, {"loss": loss})]
+            rows = self._release()
+            if step != self._last:  # no engine reports: the pipeline's lines tell where we are
+                rows += self._reached(step)[0]
+            return [*rows, Row(step, {"loss": loss})]
         self._waiting = None
         return (waiting._replace(values={**waiting.values, "loss": loss}),)
-
-
-class _Epochs:
-    """Steps that begin again in every epoch, counted on."""
-
-    def __init__(self) -> None:
-        self.begun = False
-        self._before = {0: 0}  # per epoch the steps of the epochs before it
-        self._epoch = self._step = 0
-
-    def step(self, epoch: int, step: int) -> int:
-        if self.begun and epoch > self._epoch:
-            self._before[epoch] = self._before.get(self._epoch, 0) + self._step + 1
-        self.begun = True
-        self._epoch, self._step = epoch, step
-        return self._before.get(epoch, 0) + step
 
 
 def parser(attempt: int) -> DeepspeedParser:

@@ -20,8 +20,13 @@ def human(text: str) -> float:
     >>> human("2.5B"), human("0.0003")
     (2500000000.0, 0.0003)
     """
-    found = _HUMAN.fullmatch(text.strip())
-    return float(found[1]) * _SIZES[found[2]] if found else number(text)
+    text = text.strip()
+    if text[-1:] not in _SIZES:
+        return number(text)
+    found = _HUMAN.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return float(found[1]) * _SIZES[found[2]]
 
 
 class NanotronParser(LineParser):

@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from orchestrator import wire
-from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Fact, Ranks, Step, ranks_of, step_of
+from orchestrator.core.facts import Announced, Batch, Checkpoint, Ended, Eval, Fact, Ranks, Step, ranks_of, step_of
 from orchestrator.telemetry._attempts import Attempts
 from orchestrator.telemetry._line import unmask
+
+IDS, ID_LENGTH = 16, 80  # ids of a batch that are kept, and characters of each
 
 Number: TypeAlias = float | str | None
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -29,6 +31,7 @@ class Run(msgspec.Struct, tag="run"):
     hosts: tuple[str, ...] = ()
     hook: bool = False
     time: float = 0.0
+    reset_moments: bool = False
 
 
 class Spread(msgspec.Struct):
@@ -61,6 +64,9 @@ class Record(msgspec.Struct, tag="step"):
     shards: tuple[str, ...] = ()
     ranks: Peers | None = None
     replicas_odd: tuple[int, ...] = ()
+    nonfinite_names: tuple[str, ...] = ()
+    nonfinite_module: str = ""
+    batch: Any = None
 
 
 class Evaluation(msgspec.Struct, tag="eval"):
@@ -156,8 +162,9 @@ class WireParser:
         self._attempts = Attempts(attempt)
         self._begun = False
         return Announced(
-            attempt, run.start_step, run.total_steps, run.world_size, run.shards_total, run.hosts, run.hook, run.time
-        )
+            attempt, run.start_step, run.total_steps, run.world_size, run.shards_total, run.hosts, run.hook, run.time,
+            reset=run.reset_moments,
+        )  # fmt: skip
 
 
 def _step(attempt: int, m: Record) -> Step:
@@ -173,11 +180,24 @@ def _step(attempt: int, m: Record) -> Step:
         return _odd_step(attempt, m)
     ranks = None if m.ranks is None else _ranks(m.ranks)
     phase = m.phase if m.phase.__class__ is not int else str(m.phase)
+    batch = None if m.batch is None else _batch(m.batch)
     fields = (
         attempt, m.step, m.time, m.loss, m.grad_norm, m.lr, (), m.skipped, phase, m.shards, ranks, m.clip,
         m.loss_scale, m.tokens, m.tokens_seen, m.update_norm, m.param_norm, m.replicas_odd,
+        m.nonfinite_names, m.nonfinite_module, batch,
     )  # fmt: skip
     return tuple.__new__(Step, fields)
+
+
+def _batch(told: Any) -> Batch | None:
+    """What a trainer tells of a batch, in whatever shape; of many ids only the first are kept."""
+    if not isinstance(told, dict):
+        return None
+    ids = told.get("ids")
+    ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+    kept = tuple(str(each)[:ID_LENGTH] for each in ids[:IDS])
+    batch = Batch(kept, len(ids) - len(kept), _finite(told.get("max_len")), _finite(told.get("loss_tokens")))
+    return batch if batch != Batch() else None
 
 
 def _saved(attempt: int, m: Saved) -> Checkpoint:
@@ -193,7 +213,8 @@ def _odd_step(attempt: int, m: Record) -> Step:
     phase = None if m.phase is None else str(m.phase)
     step = step_of(
         attempt, m.step, unmask(values), time=m.time, skipped=m.skipped, phase=phase, shards=m.shards, ranks=ranks,
-        replicas_odd=m.replicas_odd,
+        replicas_odd=m.replicas_odd, parameters=m.nonfinite_names, module=m.nonfinite_module,
+        batch=None if m.batch is None else _batch(m.batch),
     )  # fmt: skip
     if m.nonfinite and "grad_norm" not in step.nonfinite:
         step = step._replace(nonfinite=(*step.nonfinite, "grad_norm"))

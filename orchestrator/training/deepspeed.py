@@ -16,9 +16,9 @@ from orchestrator.training.hook import attach_unhooked
 from orchestrator.training.run import Run
 
 
-def attach(engine: Any, *, shards_total: int | None = None) -> Run:
+def attach(engine: Any, *, shards_total: int | None = None, trace: bool = False) -> Run:
     """Join the supervisor; the loop calls `run.step` after `engine.step()`, and `save`, `restore` of this module."""
-    run = attach_unhooked(engine.optimizer, engine.module, shards_total=shards_total)
+    run = attach_unhooked(engine.optimizer, engine.module, shards_total=shards_total, trace=trace)
     guard = getattr(run, "guard", None)
     if guard is None:
         return run

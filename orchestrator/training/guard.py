@@ -102,6 +102,14 @@ class Guard:
             self._judged.clear()
         return done
 
+    @property
+    def finite(self) -> bool | None:
+        """Whether the update that `take` will tell of is finite; None where nobody looked, or it is still computed."""
+        norm = self._verdict[0] if self._given is None else self._given[0]
+        if norm is None or (isinstance(norm, Tensor) and norm.device.type != "cpu"):
+            return None
+        return isfinite(norm)
+
     # --- for frameworks with ways of their own ----------------------------------------------------------
 
     @property

@@ -21,12 +21,13 @@ from orchestrator.training.run import Run
 from orchestrator.training.shield import warn
 
 
-def attach(trainer: Any, *, shards_total: int | None = None) -> "Supervision":
+def attach(trainer: Any, *, shards_total: int | None = None, trace: bool = False) -> "Supervision":
     """Put the callback into a Trainer; without a supervisor nothing of the trainer is changed.
 
     A key `shards` that the collator puts into a batch, a list of names, is reported and kept from the model.
+    `trace` as in plain `attach`.
     """
-    callback = Supervision(trainer, shards_total)
+    callback = Supervision(trainer, shards_total=shards_total, trace=trace)
     if os.environ.get(wire.RUN_DIR):
         trainer.add_callback(callback)
         trainer.train = _resuming(trainer.train)
@@ -37,9 +38,9 @@ def attach(trainer: Any, *, shards_total: int | None = None) -> "Supervision":
 class Supervision(TrainerCallback):  # type: ignore[misc]
     """What a Trainer tells the supervisor, and what it is told."""
 
-    def __init__(self, trainer: Any, shards_total: int | None = None) -> None:
+    def __init__(self, trainer: Any, **options: Any) -> None:
         self.run = Run()
-        self._trainer, self._shards_total = trainer, shards_total
+        self._trainer, self._options = trainer, options
         self._loss: Any = None
         self._shards: dict[str, None] = {}
 
@@ -61,9 +62,9 @@ class Supervision(TrainerCallback):  # type: ignore[misc]
             warn("save_total_limit may remove the checkpoint that a rollback needs; leave retention to the policy")
         accelerator = self._trainer.accelerator
         if getattr(self._trainer, "is_deepspeed_enabled", False):
-            self.run = attach_unhooked(kwargs["optimizer"], kwargs["model"], shards_total=self._shards_total)
+            self.run = attach_unhooked(kwargs["optimizer"], kwargs["model"], **self._options)
         else:
-            self.run = attach_torch(kwargs["optimizer"], kwargs["model"], shards_total=self._shards_total)
+            self.run = attach_torch(kwargs["optimizer"], kwargs["model"], **self._options)
             share_clip(accelerator, self.run)
         self.run.begin(state.global_step, state.max_steps)
 

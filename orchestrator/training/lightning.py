@@ -19,12 +19,13 @@ from orchestrator.training.run import Run
 _OPAQUE = ("FSDPStrategy", "DeepSpeedStrategy")
 
 
-def attach(trainer: Any, *, shards_total: int | None = None) -> "Supervision":
+def attach(trainer: Any, *, shards_total: int | None = None, trace: bool = False) -> "Supervision":
     """Put the callback into a Trainer; without a supervisor nothing of the trainer is changed.
 
     Batches that are mappings may tell their shards under the key `shards`, a list of names.
+    `trace` as in plain `attach`.
     """
-    callback = Supervision(shards_total)
+    callback = Supervision(shards_total=shards_total, trace=trace)
     if os.environ.get(wire.RUN_DIR):
         trainer.callbacks.insert(0, callback)
         trainer.fit = _resuming(trainer.fit)
@@ -34,9 +35,9 @@ def attach(trainer: Any, *, shards_total: int | None = None) -> "Supervision":
 class Supervision(Callback):  # type: ignore[misc]
     """What a Trainer tells the supervisor, and what it is told."""
 
-    def __init__(self, shards_total: int | None = None) -> None:
+    def __init__(self, **options: Any) -> None:
         self.run = Run()
-        self._shards_total = shards_total
+        self._options = options
         self._shards: dict[str, None] = {}
         self._judge: Any = None
         self._loss: Any = None
@@ -44,7 +45,7 @@ class Supervision(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Attach: the optimizers stand, and have their state back from the checkpoint."""
-        self.run = attach_unhooked(trainer.optimizers, pl_module, shards_total=self._shards_total)
+        self.run = attach_unhooked(trainer.optimizers, pl_module, **self._options)
         guard = getattr(self.run, "guard", None)
         if guard is not None and type(trainer.strategy).__name__ not in _OPAQUE:
             self._judge = guard.judge

@@ -45,6 +45,7 @@ class Live(Run):
     """The run of a process that has a supervisor; what a trainer calls is described at `Run`."""
 
     supervised = True
+    _reset = False  # the optimizer's moments were left behind
 
     def __init__(self, place: Place, optimizers: Sequence[Optimizer], model: Any, manner: Manner, sizes: Sizes) -> None:
         self._place, self._optimizers, self._model = place, optimizers, model
@@ -93,6 +94,7 @@ class Live(Run):
     def _begin(self, step: int) -> None:
         self._start = self._last = step
         if step and os.environ.pop(wire.RESET_MOMENTS, ""):
+            self._reset = True
             for optimizer in self._optimizers:
                 optimizer.state.clear()
         self._cadence.begin(step)
@@ -270,6 +272,7 @@ class Live(Run):
             "type": "run", "schema": wire.SCHEMA, "attempt": self._place.attempt, "world_size": self._terms.world,
             "start_step": start, "total_steps": self._total, "shards_total": self._shards_total,
             "hosts": list(self._terms.hosts), "hook": True, "time": time.time(),
+            "reset_moments": self._reset or None,
         }  # fmt: skip
         self._stream.send({key: value for key, value in message.items() if value is not None})
 

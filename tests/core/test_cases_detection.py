@@ -7,9 +7,11 @@ import pytest
 from orchestrator import registry
 from orchestrator.core.decide import decide
 from orchestrator.core.facts import Announced, Checkpoint, Launched, Outcome, Ranks, Step, step_of
+from orchestrator.core.health import health
 from orchestrator.core.state import first
 from tests.simulation import noise, policy
 
+REST = ("phase", "shards", "ranks", "skipped", "batch", "parameters", "module")
 RULES = registry.bind(policy("pretrain"))
 
 
@@ -32,7 +34,7 @@ class Told:
         """Records as (step, {field: value}) or (step, loss)."""
         for step, given in records:
             fields = given if isinstance(given, dict) else {"loss": given}
-            rest = {key: fields[key] for key in ("phase", "shards", "ranks", "skipped") if key in fields}
+            rest = {key: fields[key] for key in REST if key in fields}
             values = {key: value for key, value in fields.items() if key not in rest}
             self._tell(step_of(self.state.attempt, step, values, time=float(step), **rest))
         return self
@@ -168,6 +170,15 @@ def test_nan_in_every_mask(gone, detected):
     assert told.verbs[:2] == ["stop", "rollback"]
 
 
+def test_a_loss_of_zero_beside_a_norm_that_is_nan_is_no_best_level_and_spoils_its_checkpoint():
+    healthy_, masked = [(s, 2.0 + noise(s)) for s in range(1, 401)], {"loss": 0.0, "grad_norm": math.nan}
+    told = Told(registry.bind(policy("observe"))).steps(healthy_).save(400)
+    told.steps([(s, masked) for s in range(401, 404)]).save(403).steps([(s, 2.0 + noise(s)) for s in range(404, 900)])
+    assert [i.cls for i in told.incidents] == ["nonfinite"]  # and no rise from 0.0 back to 2.0
+    before, beside = (health(told.rules, told.state, checkpoint).health for checkpoint in told.state.checkpoints)
+    assert (before, beside) == ("suspect", "bad")
+
+
 def test_explosion_then_inf_then_blank_cells():
     rows = [(170, 7.3), (171, 1222.0), (172, 1.1e8), (173, math.inf), (174, {}), (175, {})]
     told = Told().steps([*flat(1, 170, level=3.0), *rows])
@@ -234,6 +245,16 @@ def test_the_first_records_after_a_launch_are_accumulators():
     told = Told().steps(flat(1, 181, level=3.0, scale=0.05)).save(180)
     told.launch(180).steps([(181, 4.4), (182, 3.7), *flat(183, 260, level=3.0, scale=0.05)])
     assert told.seen == []
+
+
+@pytest.mark.parametrize("first", [(3.0, 3.0), (9.4, 9.55), (0.2, 4.0)])
+def test_the_first_two_records_after_a_launch_enter_no_baseline(first):
+    def resumed(values):
+        told = Told().steps(flat(1, 181, level=3.0, scale=0.05)).save(180).launch(180)
+        return told.steps([*zip((181, 182), values, strict=True), *flat(183, 220, level=3.0, scale=0.05)])
+
+    assert resumed(first).state.watch == resumed((3.1, 2.9)).state.watch
+    assert resumed(first).seen == []
 
 
 @pytest.mark.parametrize("levels", [(1.8, 1.22, 1.8), (1.22, 1.8, 1.22)])

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import registry
-from orchestrator.core.facts import Exited
+from orchestrator.core.facts import Announced, Exited, Fact, Step
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Ordered, State
@@ -96,6 +96,27 @@ def test_a_trainer_that_refuses_the_new_rate_is_not_started_with_it_again() -> N
     assert dict(state.counts.failures).get("crash", 0) == 0
 
 
+ANEW = "[[rollback, reset_moments, {override: [--dtype=float32]}, relaunch], [hold]]"
+
+
+class Says(Job):
+    """A trainer that tells that it resumes without the optimizer's moments."""
+
+    def tell(self, fact: Fact) -> None:
+        super().tell(fact._replace(reset=self.attempt > 1) if isinstance(fact, Announced) else fact)
+
+
+@pytest.mark.parametrize(("trainer", "status"), [(Job, "unverifiable"), (Says, "confirmed")])
+def test_what_leaves_no_mark_in_the_records_is_not_said_to_be_done(trainer: type[Job], status: str) -> None:
+    answer = policy("tiny_gpt", schedule="null", phases="{}", spikes__persistent__respond=ANEW)
+    state = trainer(registry.bind(answer), spiked(), 700).run()
+    found = {o.action.verb: (o.status, o.detail) for o in state.actions}
+    assert found["reset_moments"][0] == status
+    assert found["override"] == ("unverifiable", "nothing in the records tells of the job's other words")
+    assert state.status == "completed"
+    assert state.unproved == ()
+
+
 def test_a_warm_up_begun_again_after_a_crash_is_seen_at_its_first_record() -> None:
     def crashes(attempt: int, step: int) -> dict[str, object] | str | None:
         if attempt == 1:
@@ -173,3 +194,20 @@ def test_replicas_that_part_are_one_incident_of_their_rank() -> None:
     (incident,) = [i for i in state.incidents if i.cls == "rank_local"]
     assert (incident.rank, incident.onset) == (3, 300)
     assert "weights of rank(s) 3" in incident.reason
+
+
+class Sparse(Job):
+    """A trainer that logs every tenth step."""
+
+    def tell(self, fact: Fact) -> None:
+        if not isinstance(fact, Step) or fact.step % 10 == 0:
+            super().tell(fact)
+
+
+@pytest.mark.parametrize(("rate", "ending"), [(RATE, ("refuted", "held")), (RATE / 2, ("confirmed", "completed"))])
+def test_a_log_of_every_tenth_step_is_enough_to_tell(rate: float, ending: tuple[str, str]) -> None:
+    known = policy("tiny_gpt", schedule="null", phases="{}")
+    state = Sparse(
+        registry.bind(known), spiked(lambda attempt, step: {"lr": rate} if attempt == 2 else None), 3000
+    ).run()
+    assert (cut(state).status, state.status) == ending

@@ -62,13 +62,47 @@ def test_an_explosion_that_ends_in_blank_cells_is_not_a_job_without_data() -> No
     assert 71 <= worst[0].onset <= 73
 
 
-def test_a_scaler_at_its_minimum_is_not_restarted_as_it_was() -> None:
+MINIMUM = "Exception: Current loss scale already at minimum - cannot decrease scale anymore (exit code 1)"
+
+
+def test_a_scaler_that_falls_to_its_minimum_is_a_numerical_fault_and_no_crash() -> None:
+    head = "[x] [INFO] [loss_scaler.py:181:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. "
     lines = [f"steps: {n} loss: {2.9 + noise(n):.4f} iter time (s): 0.7 samples/sec: 300.0" for n in range(1, 40)]
-    why = "Exception: Current loss scale already at minimum - cannot decrease scale anymore (exit code 1)"
-    state = read("deepspeed", lines, Exited(1, 1, None, "numeric", why, 100.0))
-    assert state.status == "failed"
+    lines += [f"{head}Attempted loss scale: {1 << at}, reducing to {max(1 << at >> 1, 1)}" for at in range(15, -1, -1)]
+    state = read("deepspeed", lines, Exited(1, 1, None, "numeric", MINIMUM, 100.0))
+    assert [(i.cls, i.severity) for i in state.incidents if i.above_low][-1] == ("nonfinite", "critical")
+    assert [o.action.verb for o in state.actions if o.action.verb != "record"] == ["rollback", "relaunch"]
+    assert dict(state.counts.failures) == {}
+
+
+class Dies(Job):
+    """A trainer whose scaler comes to its minimum at step 120, whatever attempt it is."""
+
+    def _step(self) -> None:
+        if self.step < 119:
+            super()._step()
+            return
+        self.alive = False
+        self.tell(Exited(self.attempt, 1, None, "numeric", MINIMUM, self.time))
+
+
+def test_what_dies_by_its_numbers_again_gets_another_rate_and_then_a_person() -> None:
+    job = Dies(registry.bind(policy("pretrain", checkpoints__healthy_after="20 steps")), total=600)
+    state = job.run()
+    (incident,) = [i for i in state.incidents if i.cls == "nonfinite"]
+    assert (state.status, incident.events) == ("held", 3)
+    rungs = [[a.verb for a in d.actions if a.verb != "quarantine"] for d in job.decisions if d.incident == incident.id]
+    assert rungs == [["rollback", "relaunch"], ["rollback", "lr", "relaunch"], ["hold"]]
+    back = [o.action.to_step for o in state.actions if o.action.verb == "rollback"]
+    assert all(step is not None and step < 119 for step in back)
+    assert "minimum" in incident.reason
+
+
+@pytest.mark.parametrize(("name", "more"), [("base", {}), ("observe", {}), ("pretrain", {"mode": "observe"})])
+def test_a_policy_that_does_not_answer_it_lets_the_run_fail(name: str, more: dict[str, str]) -> None:
+    state = Dies(registry.bind(policy(name, **more)), total=600).run()
+    assert (state.status, state.attempt) == ("failed", 1)
     assert "minimum" in state.why
-    assert [o for o in state.actions if o.action.verb == "relaunch"][1:] == []
 
 
 def test_a_scaler_that_swings_raises_nothing_that_is_acted_on() -> None:

@@ -1,10 +1,11 @@
 """The page: self-contained, escaped, and with the sentences and tables an engineer on call needs."""
 
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 
-from orchestrator.core.facts import Supervised, step_of
+from orchestrator.core.facts import Cause, Exited, Supervised, step_of
 from orchestrator.review import report_words
 from orchestrator.review.report_page import page
 from tests.review.report_runs import HOSTILE, hopeless, run, text, told
@@ -70,6 +71,11 @@ def test_what_happened_is_told_with_why_done_and_confirmed(story, read):
     assert "Over: the run passed the place with its level held." in told_
 
 
+def test_the_batches_around_an_incident_are_told(read):
+    told_ = read.sections["What happened"] + read.sections.get("Incidents", "")
+    assert "step 400 (ids doc-400 and 7 more, longest 512, 16,000 tokens in the loss)" in told_
+
+
 def test_the_tables_hold_every_action_checkpoint_and_limit(story, read):
     for ordered in story.actions():
         assert f" {ordered.action.verb} " in read.sections["Actions and their outcomes"]
@@ -119,12 +125,18 @@ def test_observed_only_is_said_as_not_done():
 
 
 def test_every_class_of_incident_has_its_words():
-    from typing import get_args
-
     from orchestrator.core.state import IncidentClass
 
     classes = {name for part in get_args(IncidentClass) for name in (get_args(part) or (part,))}
     assert classes == set(report_words.WHAT)
+
+
+@pytest.mark.parametrize("cause", get_args(Cause))
+def test_however_a_job_ended_it_has_its_page(cause):
+    facts = [*run().facts[:80], Exited(1, 1, None, cause, "why it ended", 500.0)]
+    story = told(Job(run().rules, facts=facts))
+    assert "why it ended" in page(story)
+    assert report_words.headline(story)
 
 
 def test_a_value_that_is_not_finite_is_marked_and_told():

@@ -35,6 +35,13 @@ def judged(tmp_path, output="", record=CODE1, error=None, stepped=True):
         ("warning: Address already in use, trying 6007\nValueError: no\n", True, "crash", "ValueError: no"),
         ("slurmstepd: error: *** STEP 3.0 ON n1 CANCELLED DUE TO NODE FAILURE ***\n", True, "host", "NODE FAILURE"),
         ("slurmstepd: error: *** JOB 4 ON n1 CANCELLED DUE TO PREEMPTION ***\n", True, "preemption", "PREEMPTION"),
+        ("Exception: Current loss scale already at minimum - cannot go on.\n", True, "numeric", "already at minimum"),
+        ("FloatingPointError: Minimum loss scale reached (0.0001).\n", True, "numeric", "Minimum loss scale reached"),
+        ("RuntimeError: x (message='found NaN in local grad norm')\n", True, "numeric", "local grad norm"),
+        ("RuntimeError: Function 'ExpBackward0' returned nan values in its 0th output.\n", True, "numeric", "Exp"),
+        ("step 9\nLoss is nan, stopping training\n", True, "numeric", "Loss is nan"),
+        ("ValueError: The loss returned in `training_step` is nan.\n", True, "numeric", "training_step"),
+        ("the loss is nan-safe\nValueError: no\n", True, "crash", "ValueError: no"),
         ("", True, "crash", "exit code 1"),
     ],
 )

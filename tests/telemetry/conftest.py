@@ -13,7 +13,7 @@ from orchestrator.telemetry._text import Lines
 
 
 def made(form: str) -> Parser:
-    module = registry.load("telemetry", form)
+    module = registry.load("telemetry", form.partition(":")[0])  # "deepspeed:chat" is a kind of lines of deepspeed
     return module.parser(1, pattern=PATTERN) if form == "regex" else module.parser(1)
 
 

@@ -223,6 +223,44 @@ SAMPLES = {
         [(1, 610, 1.125), (1, 620, None), (1, 630, 1.0)],
         sealed=False,
     ),
+    "returnn": Sample(
+        "[default2]:ep 3 train, step 0, ce 4.250, ctc_4 5.125, grad_norm:p2 2.050, mem_usage:cuda:2 20.1GB,"
+        " 0.700 sec/step, complete 0.20%\n"
+        "[default2]:ep 3 train, step 1, ce 4.125, ctc_4 5.0, grad_norm:p2 1.750, mem_usage:cuda:2 20.1GB,"
+        " 0.700 sec/step, elapsed 0:00:01, exp. remaining 0:10:00, complete 0.40%\n"
+        "[default2]:ep 3 dev eval, step 0, ce 4.500, ctc_4 5.250, 0.300 sec/step, complete 50.0%\n"
+        "[default2]:ep 4 train, step 0, ce nan, ctc_4 nan, grad_norm:p2 nan, mem_usage:cuda:2 20.1GB,"
+        " 0.700 sec/step, complete 0.20%\n"
+        "[default2]:ep 4 train, step 1, ce 4.0, ctc_4 4.75, grad_norm:p2 1.5, 0.700 sec/step, complete 0.40%\n"
+        "Memory usage (cuda:2): alloc cur 12.5GB\n",
+        [(1, 0, 4.25), (1, 1, 4.125), (1, 2, None), (1, 3, 4.0)],
+        skipped=1,
+    ),
+    "llamafactory:ms-swift": Sample(
+        '{"loss": 2.25, "grad_norm": 0.5, "learning_rate": 3.1e-05, "epoch": 0.1, "global_step/max_steps": "60/900"}\n'
+        '{"eval_loss": 2.5, "eval_runtime": 9.5, "epoch": 0.1, "global_step/max_steps": "60/900"}\n'
+        '{"loss": NaN, "grad_norm": NaN, "learning_rate": 3.1e-05, "epoch": 0.2, "global_step/max_steps": "70/900"}\n',
+        [(1, 60, 2.25), (1, 70, None)],
+        [(60, "eval_loss", 2.5)],
+    ),
+    "deepspeed:chat": Sample(
+        "epoch: 0|step: 0|ppo_ep: 1|act_loss: -0.25|cri_loss: 0.0310|unsuper_loss: 0.0\n"
+        "epoch: 0|step: 1|ppo_ep: 1|act_loss: 0.125|cri_loss: 0.0310|unsuper_loss: 0.0\n"
+        "average reward score: 1.5\n"
+        "epoch: 1|step: 0|ppo_ep: 1|act_loss: nan|cri_loss: nan|unsuper_loss: 0.0\n",
+        [(1, 0, -0.25), (1, 1, 0.125), (1, 2, None)],
+        skipped=1,
+    ),
+    "deepspeed:scaler": Sample(
+        "steps: 5 loss: 2.7500 iter time (s): 0.512 samples/sec: 215.5\n"
+        "steps: 10 loss: 2.6250 iter time (s): 0.512 samples/sec: 215.5\n"
+        "[2026-04-05 01:02:03,456] [INFO] [loss_scaler.py:183:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step."
+        " Attempted loss scale: 4096, but hysteresis is 2. Reducing hysteresis to 1\n"
+        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 4096.0, reducing to"
+        " 2048.0\n"
+        "steps: 15 loss: 2.5000 iter time (s): 0.512 samples/sec: 215.5\n",
+        [(1, 5, 2.75), (1, 10, 2.625), (1, 11, None), (1, 12, None), (1, 15, 2.5)],
+    ),
     "regex": Sample(
         "[t=5] L=2.5 g=0.5;\nnothing of the kind\n[t=6] L=nan g=inf;\n",
         [(1, 5, 2.5), (1, 6, None)],

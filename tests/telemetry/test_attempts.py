@@ -55,8 +55,10 @@ def test_the_same_step_again_is_a_repeat(parse):
     assert parser.skipped == 0
 
 
-def test_a_lower_step_of_an_evaluation_is_no_restart(parse):
-    late = '{"step":203,"loss":2.5}\n{"step":150,"eval_loss":2.75}\n{"step":204,"loss":2.5}\n{"step":205,"loss":2.5}\n'
+@pytest.mark.parametrize("evaluated", [150, 203, 249])
+def test_an_evaluation_of_another_step_is_no_restart_and_hides_none(parse, evaluated):
+    late = f'{{"step":203,"loss":2.5}}\n{{"step":{evaluated},"eval_loss":2.75}}\n'
+    late += '{"step":204,"loss":2.5}\n{"step":205,"loss":2.5}\n'
     facts, _ = parse("jsonl", late)
     assert [type(fact) for fact in facts] == [Step, Eval, Step, Step]
     assert {fact.attempt for fact in facts} == {1}

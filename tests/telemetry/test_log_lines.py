@@ -44,6 +44,23 @@ def test_shortened_numbers_are_read_in_full(parse):
     assert facts == [Step(1, 1510, loss=2.5, lr=0.00025, tokens_seen=1.25e9)]
 
 
+def test_colours_between_key_and_value(parse):
+    line = (
+        "[rank3]:[titan] 2026-04-05 01:02:03,456 - root - INFO - \x1b[31mstep: 340  \x1b[32mloss:  2.71801  "
+        "\x1b[38;2;180;60;0mgrad_norm:  0.9075  \x1b[38;2;54;234;195mmemory: 22.10GiB(27.90%)  \x1b[34mtps: 6,309  "
+        "\x1b[36mtflops: 301.50  \x1b[35mmfu: 30.10%\x1b[39m\n"
+    )
+    facts, parser = parse("torchtitan", line)
+    assert facts == [Step(1, 340, loss=2.71801, grad_norm=0.9075)]
+    assert (parser.rank, parser.skipped) == ("[rank3]:", 0)
+
+
+def test_literals_that_are_no_json_are_not_finite(parse):
+    facts, parser = parse("jsonl", '{"step": 7, "loss": NaN, "grad_norm": -Infinity, "lr": 0.5}\n')
+    assert facts == [Step(1, 7, lr=0.5, nonfinite=("loss", "grad_norm"))]
+    assert parser.skipped == 0
+
+
 def test_thousands_separators(parse):
     text = (
         "[step=1,640/???]\n    train/CE loss=1,057.5\n    throughput/total tokens=5,033,164\n"
@@ -120,6 +137,16 @@ def test_an_overflow_on_every_step_until_the_end(parse):
         (3 + at, scale / 2) for at, scale in enumerate(scales)
     ]
     assert {fact.attempt for fact in facts} == {1}
+
+
+def test_overflows_between_lines_of_the_pipeline_stand_after_them(parse):
+    def line(step):
+        return f"steps: {step} loss: 2.5 iter time (s): 0.5 samples/sec: 200.5\n"
+
+    facts, _ = parse("deepspeed", line(1) + line(2) + overflow(64) + line(4) + overflow(32) + overflow(16))
+    assert [(fact.attempt, fact.step, fact.loss_scale) for fact in facts] == [
+        (1, 1, None), (1, 2, None), (1, 3, 32.0), (1, 4, None), (1, 5, 16.0), (1, 6, 8.0),
+    ]  # fmt: skip
 
 
 def test_a_run_that_dies_before_its_first_report_tells_its_overflows(parse):

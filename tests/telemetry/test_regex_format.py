@@ -6,6 +6,7 @@ import pytest
 from orchestrator.core.facts import Eval, Step
 from orchestrator.errors import PluginError
 from orchestrator.telemetry import regex
+from orchestrator.telemetry._text import fed
 
 
 @pytest.fixture
@@ -65,3 +66,46 @@ def test_closing_leaves_no_process(parser_for):
     parser.feed(b"it=1 loss=2.5")
     parser.close()
     assert psutil.Process().children() == []
+
+
+LOG = [b"it=%d loss=%.2f" % (step, 2.0 + step / 100) for step in range(1, 700)]
+
+
+def test_lines_at_hand_together_say_what_they_say_one_by_one(parser_for):
+    lines = [*LOG[:300], b"another line", b"[rank0]: it=300 loss=9[rank1]: it=300", b"two\nlines", *LOG[300:], LOG[-1]]
+    pattern = r"it=(?P<step>\d+) loss=(?P<loss>\S+)(?: val=(?P<val_loss>\S+))?"
+    single, together = parser_for(pattern), parser_for(pattern)
+    assert fed(together, lines) == [fact for line in lines for fact in single.feed(line)]
+    assert together.skipped == single.skipped == 3
+
+
+def test_together_a_slow_line_costs_only_itself(parser_for):
+    parser = parser_for(r"(?:(?:a+)+b|it=(?P<step>\d+) loss=(?P<loss>\S+))", seconds=0.05)
+    lines = [*LOG[:40], b"a" * 40, *LOG[40:80]]
+    assert [fact.step for fact in fed(parser, lines)] == list(range(1, 81))
+    assert parser.skipped == 1
+
+
+def test_together_a_slow_pattern_is_given_up_all_the_same(parser_for, caplog):
+    parser = parser_for(r"(?P<loss>(?:a+)+)b(?P<step>\d+)", seconds=0.02)
+    lines = [b"a" * (40 + more) for more in range(9)]
+    assert fed(parser, lines) == []
+    assert fed(parser, lines) == []
+    assert parser.skipped == 18
+    assert caplog.text.count("given up") == 1
+    assert psutil.Process().children() == []
+
+
+def test_a_child_that_dies_over_many_lines_loses_none(parser_for):
+    parser = parser_for(r"it=(?P<step>\d+) loss=(?P<loss>\S+)")
+    parser.feed(LOG[0])
+    (child,) = psutil.Process().children()
+    child.kill()
+    child.wait(5)
+    assert [fact.step for fact in fed(parser, LOG[1:])] == list(range(2, 700))
+
+
+def test_answers_longer_than_a_pipe_holds(parser_for):
+    parser = parser_for(r"(?P<loss>\d+)(?P<colour>.*)(?P<sound>.*)")
+    lines = [b"%d%s" % (n, b"x" * 5000) for n in range(300)]
+    assert len(fed(parser, lines)) == 300

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from orchestrator import wire as messages
-from orchestrator.core.facts import Announced, Checkpoint, Ended, Eval, Ranks, Step
+from orchestrator.core.facts import Announced, Batch, Checkpoint, Ended, Eval, Ranks, Step
 from orchestrator.telemetry import wire
 
 
@@ -32,9 +32,35 @@ def test_a_full_step_keeps_every_field(feed):
     assert facts == [
         Step(
             1, 9, 12.5, 2.5, 0.75, 1e-3, phase="code", shards=("a", "b"), clip=1.5, loss_scale=2048.0,
-            tokens=1024.0, tokens_seen=9216.0, update_norm=0.25, param_norm=60.5,
+            tokens=1024.0, tokens_seen=9216.0, update_norm=0.25, param_norm=60.5, batch=Batch(("x",), max_len=9.0),
         )
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({"ids": ["a", 7], "max_len": 40, "loss_tokens": 0}, Batch(("a", "7"), 0, 40.0, 0.0)),
+        ({"ids": [*range(20)]}, Batch(tuple(map(str, range(16))), 4)),
+        ({"ids": ["x" * 90]}, Batch(("x" * 80,))),
+        ({"ids": 12, "max_len": "nan", "loss_tokens": "many"}, Batch(("12",))),
+        ({"ids": []}, None),
+        ({"colour": "red"}, None),
+        (256, None),
+        ([1, 2], None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("loss", [2.5, "nan"])
+def test_of_a_batch_the_first_ids_and_the_lengths_are_kept_whatever_its_shape(feed, told, kept, loss):
+    (step,), parser = feed({"type": "step", "step": 3, "loss": loss, "batch": told})
+    assert (step.batch, parser.skipped) == (kept, 0)
+
+
+def test_a_step_that_is_not_finite_brings_its_first_parameters_and_module(feed):
+    where = {"nonfinite": 5, "nonfinite_names": ["head.weight", "head.bias"], "nonfinite_module": "blocks.3"}
+    (step,), _ = feed({"type": "step", "step": 3, "loss": "nan", **where})
+    assert (step.parameters, step.module) == (("head.weight", "head.bias"), "blocks.3")
 
 
 @pytest.mark.parametrize(

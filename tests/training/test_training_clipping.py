@@ -154,3 +154,4 @@ def test_moments_are_left_behind_at_the_resume_only(attempt: Attempt, monkeypatc
     task.learn()
     run.begin(40)
     assert task.optimizer.state
+    assert [m.get("reset_moments") for m in attempt.messages("run")] == [True, True]

@@ -15,8 +15,10 @@ from supervised import ATTACHED, Attempt, Task, join
 
 import orchestrator
 from orchestrator import wire
+from orchestrator.core.facts import Batch, Step
 from orchestrator.core.policy import Checkpoints, Denser, Phase, Policy
 from orchestrator.core.units import Cadence
+from orchestrator.telemetry import wire as telemetry
 from orchestrator.training.run import Run
 
 
@@ -403,3 +405,17 @@ def test_a_plan_that_cannot_be_read_leaves_the_trainers_own_rate(
     run.step(1, loss=task.learn())
     assert attempt.messages("step")[0]["lr"] == 0.1
     assert "the hook's start failed" in capsys.readouterr().err
+
+
+def test_ids_and_lengths_of_a_batch_reach_the_supervisors_facts(attempt: Attempt, task: Task) -> None:
+    run = join(task)
+    ids = torch.arange(30, 50)
+    run.step(1, loss=2.0, batch={"ids": ids, "max_len": torch.tensor(512), "loss_tokens": 16_000})
+    run.step(2, loss=2.0, batch={"ids": ["a", "b"], "lengths": [3, 4]})
+    parser = telemetry.parser(1)
+    text = wire.telemetry_file(attempt.run_dir, 1).read_bytes()
+    facts = [fact for line in text.splitlines() for fact in parser.feed(line)]
+    assert attempt.messages("step")[0]["batch"]["ids"] == ids.tolist()
+    assert [fact.batch for fact in facts if isinstance(fact, Step)] == [
+        Batch(tuple(str(i) for i in range(30, 46)), 4, 512.0, 16_000.0), Batch(("a", "b")),
+    ]  # fmt: skip
