@@ -10,14 +10,13 @@ promoted while it is open (CLASS_RANK never falls), and closes when the old leve
 """
 
 import math
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal
 
 from orchestrator.core.facts import Reading, Step, made
+from orchestrator.core.planned import LR_STEPS, enter_phase, forgive, rate_seen
 from orchestrator.core.policy import Persistent, Policy, Rules
 from orchestrator.core.schedule import phase_at
-
-SpikeClass: TypeAlias = Literal["isolated", "repeated", "persistent", "nonfinite", "rank_local"]
-CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local": 2, "persistent": 3, "nonfinite": 4}
+from orchestrator.core.watch import CLASS_RANK, Change, Excursion, Lead, SpikeClass, Watch, median, rebase
 
 QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
 QUIET_STEPS = 50  # in a sparse log so many steps do
@@ -26,7 +25,6 @@ NEAR = 0.02  # so close to the old level is the old level
 SPARSE_POINTS = 6  # in a sparse log a level is no fewer points, unless massive
 SPARSE_FLAT = 0.2  # or one less, of which the newest three lie within so much of their height
 MASSIVE, MASSIVE_STEPS = 0.4, 20  # a rise so high is a level after so few steps already
-SETTLE_POINTS = 2  # the first records after a launch are accumulators, not losses
 LEAD_RECORDS = 1  # a grad-norm excursion that ended at most so many records before belongs to the spike
 LEAD_LONG = 10  # one of more records, or steps, is no herald
 EVIDENCE = 8  # readings that are kept of an excursion
@@ -34,105 +32,6 @@ CONTEXT_STEPS = 1000  # what was said so many steps before may have to do with i
 LEVEL_POINTS = 16  # points that a reading of a raised level stands for, at least
 TAIL = 64  # points of an open excursion that are remembered
 ACCEPT_POINTS = 4000  # an excursion that lasts so long without an answer is the new level
-LR_RISE, LR_STEPS = 0.15, 100  # the rate is rising when it did so much over so many steps
-LR_FORGIVEN, LR_GRACE = 0.1, 200  # what that may raise the loss by, and for how many steps after it
-
-
-class Excursion(NamedTuple):
-    """What is open now: its class so far, where it began and how it goes."""
-
-    cls: SpikeClass
-    onset: int
-    onset_low: int
-    detected: int
-    baseline: float
-    spread: float
-    threshold: float
-    evidence: tuple[Reading, ...]
-    peak: float | None = None
-    peak_step: int = 0
-    last_bad: int = 0
-    points: int = 0
-    quiet: int = 0
-    tail: tuple[float, ...] = ()
-    rank: int | None = None
-    bad_steps: tuple[int, ...] = ()
-    skipped: bool = True
-    confirmed: bool = False
-    excess: float = 0.0  # the confirmed height of a raised level, in units of the loss
-
-    @property
-    def height(self) -> float:
-        """How far the last points stand above the old level, as a share of it."""
-        if not self.tail or self.baseline == 0.0:
-            return math.inf if self.cls == "nonfinite" else 0.0
-        return (_median(self.tail[-max(3, len(self.tail) // 2) :]) - self.baseline) / abs(self.baseline)
-
-
-class Grace(NamedTuple):
-    """After a planned change: until which step a bounded rise above the old level is forgiven."""
-
-    until: int
-    points: int
-    level: float
-    rise: float
-    tail: tuple[float, ...] = ()
-    used: bool = False  # something was forgiven already
-    follows: bool = False  # the level is the one of now while that falls
-
-
-class Lead(NamedTuple):
-    """The newest excursion of the grad norm, or of what else leads: its first reading, last step and records."""
-
-    first: Reading
-    last: int
-    records: int
-
-
-class Watch(NamedTuple):
-    """All that is remembered of the stream: each detector's state, the level, what is open."""
-
-    detectors: tuple[tuple, ...]  # type: ignore[type-arg]
-    open: Excursion | None = None
-    level: float | None = None
-    last_step: int = 0
-    phase: str | None = None
-    grace: Grace | None = None
-    settle: int = 0
-    lead: Lead | None = None
-    previous: float | None = None  # the loss of the record before
-    rates: tuple[float, float, int] = (0.0, 0.0, 0)  # the rate at the last two marks, and the newest mark's step
-    switched: int = 0  # the first step of the phase
-    context: tuple[Reading, ...] = ()  # the newest word of each detector that opens nothing
-
-
-class Change(NamedTuple):
-    """What a step changed: an excursion opened, became another class, was confirmed, or closed."""
-
-    kind: Literal["opened", "promoted", "confirmed", "closed"]
-    excursion: Excursion
-
-
-def first_watch(rules: Rules) -> Watch:
-    """Before any record."""
-    return Watch(tuple(detector.start() for _, detector in rules.detectors))
-
-
-def resume(watch: Watch) -> Watch:
-    """A restart: the old level stays, the first records are not judged, nothing is open."""
-    return watch._replace(open=None, settle=SETTLE_POINTS, lead=None, phase=None, previous=None, context=())
-
-
-def rebase(rules: Rules, watch: Watch) -> Watch:
-    """The old level no longer binds."""
-    fresh = tuple(detector.rebase(state) for (_, detector), state in zip(rules.detectors, watch.detectors, strict=True))
-    return watch._replace(detectors=fresh)
-
-
-def rescaled(rules: Rules, watch: Watch, factor: float) -> Watch:
-    """The same level in another unit: the detectors learn anew."""
-    level = None if watch.level is None else watch.level * factor
-    return rebase(rules, watch)._replace(level=level, previous=None)
 
 
 def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Change | Reading, ...]]:
@@ -141,9 +40,9 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
     if phase is None and rules.policy.phases and (at := phase_at(rules.policy.phases, point.step)) is not None:
         phase = at.name  # a trainer that knows of no phases goes by the policy's
     if phase != watch.phase and phase is not None:
-        watch = _enter_phase(rules, watch, point.step, phase)
+        watch = enter_phase(rules, watch, point.step, phase)
     if point.lr is not None and (point.step >= watch.rates[2] + LR_STEPS or point.lr > watch.rates[1]):
-        watch = _rate(watch, point.lr, point.step)
+        watch = rate_seen(watch, point.lr, point.step)
     if watch.settle:
         return _settling(rules, watch, point)
     states = []
@@ -163,7 +62,7 @@ def observe(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Chang
             return made(Watch, calm), ()
     watch = watch._replace(detectors=tuple(states), level=level, last_step=point.step)
     watch, readings, faults = _aside(watch, readings)
-    watch, readings = _forgive(rules, watch, point, readings, before)
+    watch, readings = forgive(rules, watch, point, readings, before)
     watch, changes = _follow(rules, watch, point, readings, before)
     return watch._replace(previous=loss), (*changes, *(() if watch.open else faults))
 
@@ -189,57 +88,6 @@ def _settling(rules: Rules, watch: Watch, point: Step) -> tuple[Watch, tuple[Cha
     before = watch.last_step
     watch = watch._replace(last_step=point.step, settle=watch.settle - 1)
     return _follow(rules, watch, point, readings, before)
-
-
-def _rate(watch: Watch, lr: float, step: int) -> Watch:
-    """Keep marks of the rate, and forgive a bounded rise of the loss while it rises and for some steps after.
-
-    The marks are LR_STEPS apart; a run's first marks have nothing before them, so a warm-up's first steps count.
-    """
-    before, last, at = watch.rates
-    if step >= at + LR_STEPS:
-        before, last, at = last, lr, step
-    rising = lr > max(before, 0.0) * (1.0 + LR_RISE) and (before > 0.0 or step <= 2 * LR_STEPS)
-    watch = watch._replace(rates=(before, last, at))
-    if not rising or watch.level is None or watch.open is not None:
-        return watch
-    grace = watch.grace or Grace(0, 0, watch.level, LR_FORGIVEN, follows=True)
-    return watch._replace(grace=grace._replace(until=max(grace.until, step + LR_GRACE)))
-
-
-def _enter_phase(rules: Rules, watch: Watch, step: int, name: str) -> Watch:
-    """A data phase began: the detectors learn anew, and a bounded rise is forgiven for its grace."""
-    first = watch.phase is None
-    watch = watch._replace(phase=name, switched=0 if first else step)
-    if first or watch.level is None:
-        return watch
-    phase = rules.policy.phases.get(name)
-    at = phase_at(rules.policy.phases, step)
-    phase = phase or (at.phase if at else None)
-    grace, rise = (phase.grace, phase.rise) if phase else (200, 0.5)
-    return rebase(rules, watch)._replace(grace=Grace(step + grace, 20, watch.level, rise, used=True))
-
-
-def _forgive(
-    rules: Rules, watch: Watch, point: Step, readings: list[Reading], before: int
-) -> tuple[Watch, list[Reading]]:
-    """Within a grace what stays below the forgiven rise is passed over; the detectors then learn anew."""
-    grace = watch.grace
-    if grace is None:
-        return watch, readings
-    if grace.follows and watch.level is not None and watch.level < grace.level:
-        grace = grace._replace(level=watch.level)
-    limit = grace.level + grace.rise * abs(grace.level)
-    kept = [r for r in readings if r.kind not in ("high", "level") or r.value > limit]
-    if len(kept) < len(readings) and not grace.used:
-        watch, grace = rebase(rules, watch), grace._replace(used=True)
-    if point.loss is not None:
-        grace = grace._replace(points=grace.points - 1, tail=(*grace.tail[-2:], point.loss))
-        if len(grace.tail) == 3 and min(grace.tail) > limit and not kept:
-            seen = Reading("grace", "loss", "level", point.step, point.loss, grace.level, limit, onset=before)
-            return watch._replace(grace=None), [seen]
-    over = point.step > grace.until and grace.points <= 0
-    return watch._replace(grace=None if over else grace), kept
 
 
 def _follow(
@@ -406,7 +254,7 @@ def _massive(now: Excursion) -> bool:
 
 def _recent(now: Excursion) -> float:
     """The level of the newest half of the points, at least three."""
-    return _median(now.tail[-max(3, len(now.tail) // 2) :]) if now.tail else now.baseline
+    return median(now.tail[-max(3, len(now.tail) // 2) :]) if now.tail else now.baseline
 
 
 def _raised(persistent: Persistent, now: Excursion) -> bool:
@@ -416,8 +264,8 @@ def _raised(persistent: Persistent, now: Excursion) -> bool:
 
 
 def _stands(persistent: Persistent, now: Excursion, points: tuple[float, ...]) -> bool:
-    level = _median(points)
-    scatter = 1.4826 * _median(tuple(abs(value - level) for value in points))
+    level = median(points)
+    scatter = 1.4826 * median(tuple(abs(value - level) for value in points))
     noise = 3.0 * max(now.spread, scatter) / math.sqrt(len(points))
     return level > now.baseline + max(persistent.confirm.above * abs(now.baseline), noise)
 
@@ -436,10 +284,4 @@ def _back(now: Excursion) -> bool:
     excess = now.excess or now.threshold - now.baseline
     near = min(0.5 * excess, max(NEAR * abs(now.baseline), 2.0 * now.spread))
     count = int(min(max((7.0 * now.spread / near) ** 2 if near > 0.0 else TAIL, QUIET_POINTS), TAIL))
-    return len(now.tail) >= count and _median(now.tail[-count:]) <= now.baseline + near
-
-
-def _median(values: tuple[float, ...]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
+    return len(now.tail) >= count and median(now.tail[-count:]) <= now.baseline + near

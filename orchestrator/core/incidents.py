@@ -1,6 +1,5 @@
 """From what the stream of steps showed to incidents: opened, explained, joined, answered again, closed."""
 
-from orchestrator.core.classify import Change, Excursion
 from orchestrator.core.facts import (
     Reading,
     Step,
@@ -17,6 +16,7 @@ from orchestrator.core.state import (
     want,
 )  # fmt: skip
 from orchestrator.core.verdict import harm, verdict
+from orchestrator.core.watch import Change, Excursion
 
 BEFORE, FROM = 2, 3  # records before an onset, and from it on, whose batches an incident keeps
 MOST_BATCHES = 15  # that an incident of several events keeps

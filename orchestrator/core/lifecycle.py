@@ -2,7 +2,6 @@
 
 import zlib
 
-from orchestrator.core.classify import resume
 from orchestrator.core.effects import refused, said, saved
 from orchestrator.core.facts import (
     Announced,
@@ -36,6 +35,7 @@ from orchestrator.core.state import (
     want,
 )  # fmt: skip
 from orchestrator.core.storage import no_room_until, remembered, save_failed, save_worked
+from orchestrator.core.watch import resume
 
 SNAPSHOTS = 64
 EVALS = 400

@@ -1,6 +1,5 @@
 """What an operator's word changes at once; what it asks to be done is planned by `operator`."""
 
-from orchestrator.core.classify import Grace, rebase
 from orchestrator.core.facts import (
     Order,
     Room,
@@ -17,6 +16,7 @@ from orchestrator.core.state import (
     want,
 )  # fmt: skip
 from orchestrator.core.storage import judged
+from orchestrator.core.watch import Grace, rebase
 
 SILENCE_RISE = 0.5  # what a silence forgives
 

@@ -2,12 +2,12 @@
 
 from statistics import median
 
-from orchestrator.core.classify import rescaled
 from orchestrator.core.effects import POINTS, alarm, answered
 from orchestrator.core.facts import Step
 from orchestrator.core.policy import Rules
 from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Attempt, Entry, State, attempt_of
+from orchestrator.core.watch import rescaled
 
 JUMP = 2.0  # a rate so many times off after a resume is no schedule
 SETTLED, OVERLAP = 2, 8  # records after a launch that may be means of two; those compared with the attempt before

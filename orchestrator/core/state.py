@@ -6,9 +6,9 @@ status and an incident's stage change.
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from orchestrator.core.classify import SpikeClass, Watch, first_watch
 from orchestrator.core.facts import Action, Batch, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
 from orchestrator.core.policy import SEVERITIES, Rules, Severity
+from orchestrator.core.watch import SpikeClass, Watch, first_watch
 
 Status: TypeAlias = Literal[
     "starting", "running", "stopping", "relaunching", "held", "completed", "failed", "preempted", "stopped"
