@@ -120,6 +120,18 @@ def checkpoint_due(policy: Policy, step: int, last: int, dense_until: int = 0, e
     return regular > 0 and step % regular == 0
 
 
+def next_checkpoint(policy: Policy, step: int, dense_until: int = 0) -> int | None:
+    """The first step after `step` that a cadence counted in steps wants saved, `step` having been; None for never."""
+    saving = policy.checkpoints
+    found = [end for end in switches(policy.phases) if end > step] if saving.before_phase_switch else []
+    if saving.every.unit == "steps" and (regular := int(saving.every.value)):
+        found.append(step + regular - step % regular)
+    if saving.after_incident is not None:
+        dense = step + saving.after_incident.every - step % saving.after_incident.every
+        found += [dense] if dense <= dense_until else []
+    return min(found, default=None)
+
+
 def daly(cost: float, mtbf: float) -> float:
     """The seconds of training between two saves that waste least: Daly (2006), of higher order than Young (1974).
 

@@ -8,13 +8,15 @@ import time
 from statistics import median
 
 from orchestrator.core.policy import Policy
-from orchestrator.core.schedule import checkpoint_due, daly
+from orchestrator.core.schedule import checkpoint_due, daly, next_checkpoint
 from orchestrator.core.units import Cadence as Every
 from orchestrator.training.inbox import Directive
 
 FIRST_COST = 60.0  # seconds assumed of a save until one was measured
 SAVES = 5  # the newest ones, whose median is the cost
 MTBF = 24 * 3600.0  # a day between failures, until the supervisor says what it has seen
+
+NEVER = 1 << 62  # a step that is not reached
 
 
 class Cadence:
@@ -38,6 +40,11 @@ class Cadence:
     def planned(self, step: int, directive: Directive) -> bool:
         """Whether the cadence in steps wants a checkpoint at `step`."""
         return self._policy is not None and checkpoint_due(self._policy, step, self._last, directive.dense_until)
+
+    def after(self, step: int, directive: Directive) -> int:
+        """The next step at which the cadence in steps wants a checkpoint."""
+        due = None if self._policy is None else next_checkpoint(self._policy, step, directive.dense_until)
+        return NEVER if due is None else due
 
     @property
     def measured(self) -> bool:

@@ -37,10 +37,13 @@ class Gathered:
             shown["grad_norm"] = norms
         if normed and not isfinite(sum(normed)):
             norm = next((other for other in normed if not isfinite(other)), norm)
+        names, more = self.shards.names_of_few(table)
         record = seen.record(sum(given) / len(given) if given else None, norm)
-        return self._whole(record, self.shards.names_of_few(table), sums)._replace(
+        return record._replace(
             nonfinite=int(max([row[BAD] for row in table])),
             skipped=any(flag & SKIPPED for flag in flags),
+            shards=names,
+            fields=self._fields(record.fields, more, sums),
             ranks=shown if len(table) > 1 else None,
         )
 
@@ -56,17 +59,20 @@ class Gathered:
             shown["grad_norm"] = block(norms, normed)
         sums = rows[:, SUM].tolist() if bool(((flags & HAS_SUM) > 0).all()) else []
         record = seen.record(losses[given].mean().item() if given.any() else None, _norm_of(norms[normed]))
-        return self._whole(record, self.shards.names(rows), sums)._replace(
-            nonfinite=int(rows[:, BAD].max()), skipped=bool((flags & SKIPPED).any()), ranks=shown
+        names, more = self.shards.names(rows)
+        return record._replace(
+            nonfinite=int(rows[:, BAD].max()),
+            skipped=bool((flags & SKIPPED).any()),
+            shards=names,
+            fields=self._fields(record.fields, more, sums),
+            ranks=shown,
         )
 
-    def _whole(self, record: Record, named: tuple[list[str], int], sums: list[float]) -> Record:
-        names, more = named
-        fields = {**record.fields, "shards_more": more} if more else record.fields
+    def _fields(self, fields: dict[str, Any], more: int, sums: list[float]) -> dict[str, Any]:
+        if more:
+            fields = {**fields, "shards_more": more}
         odd = self.replicas.odd(sums) if sums else []
-        if odd:
-            fields = {**fields, "replicas_odd": odd[:SHOWN]}
-        return record._replace(shards=names, fields=fields)
+        return {**fields, "replicas_odd": odd[:SHOWN]} if odd else fields
 
 
 def _known(values: list[float | None]) -> list[float]:

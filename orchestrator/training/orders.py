@@ -8,7 +8,7 @@ from orchestrator.training.inbox import Directive, Inbox
 
 STOPS = ("", "now", "save")
 NOW, SAVE = 1, 2
-AHEAD = 64
+AHEAD = 64  # steps that are looked through where the rate is being given back
 
 
 class Orders(NamedTuple):
@@ -42,10 +42,15 @@ class Desk:
         return orders
 
     def _change(self, step: int, directive: Directive) -> int:
-        """The next step whose orders may differ, as long as the directive stays; at most AHEAD steps on."""
+        """The next step whose orders may differ, as long as the directive stays."""
         if self.cadence.measured:
             return step
-        for later in range(step + 1, step + AHEAD):
-            if self.cadence.planned(later, directive) or lr_scale(directive.cuts, later + 1) != self._quiet.scale:
-                return later
-        return step + AHEAD
+        until = self.cadence.after(step, directive)
+        if any(cut.after is not None for cut in directive.cuts):  # a rate that is given back moves step by step
+            until = min(until, step + AHEAD)
+            moved = (later for later in range(step + 1, until) if self._moves(later, directive))
+            until = next(moved, until)
+        return until
+
+    def _moves(self, step: int, directive: Directive) -> bool:
+        return lr_scale(directive.cuts, step + 1) != self._quiet.scale

@@ -66,7 +66,7 @@ class Writer:
             self._tail = self._rest(clip, nonfinite, skipped, shards, fields)
         text += self._tail
         if ranks is not None:
-            text += _word("ranks", ranks)
+            text += _ranks(ranks)
         if len(lrs) > 1:
             text += _word("lrs", lrs)
         return text + "}"
@@ -81,6 +81,14 @@ class Writer:
         for name, value in fields.items():
             text += f',"{name}":{value}' if type(value) is int else _word(name, plain(value))
         return text + (',"skipped":true' if skipped else "")
+
+
+def _ranks(ranks: dict[str, Any]) -> str:
+    losses = ranks.get("loss")
+    # What two ranks and more say of every step: the losses one by one, all of them finite.
+    if len(ranks) == 1 and type(losses) is list and None not in losses and (total := sum(losses)) - total == 0:
+        return f',"ranks":{{"loss":[{",".join(map(repr, losses))}]}}'
+    return _word("ranks", ranks)
 
 
 def _word(name: str, value: Any) -> str:
