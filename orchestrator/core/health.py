@@ -12,10 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Checkpoint
 from orchestrator.core.policy import Rules
-from orchestrator.core.state import Incident, State, attempt_of, branch
+from orchestrator.core.state import FAILURES, Incident, State, attempt_of, branch
 
 Health: TypeAlias = Literal["candidate", "provisional", "healthy", "suspect", "bad", "missing"]
-FAILURES = frozenset({"crash", "hang", "oom", "disk_full", "preemption", "host"})
 
 
 class Verdict(NamedTuple):
@@ -131,8 +130,14 @@ def targets(rules: Rules, state: State, before: int) -> tuple[Target, ...]:
 
 
 def newest_complete(rules: Rules, state: State) -> Target:
-    """Where a relaunch after a failure goes: the newest complete checkpoint on the branch that is not tainted."""
+    """Where a relaunch after a failure goes: the newest complete checkpoint on the branch that is not tainted.
+
+    An excursion that the failure cut short may have become anything: what was saved in it is passed over.
+    """
     reach = branch(state)
+    open_ = [
+        (i.attempt, i.onset_low) for i in state.incidents if i.cut or (i.stage == "open" and i.cls not in FAILURES)
+    ]
     usable = [
         checkpoint
         for checkpoint in state.checkpoints
@@ -140,6 +145,7 @@ def newest_complete(rules: Rules, state: State) -> Target:
         and checkpoint.attempt in reach
         and checkpoint.step <= reach[checkpoint.attempt]
         and health(rules, state, checkpoint).health in ("healthy", "provisional")
+        and not any(attempt == checkpoint.attempt and checkpoint.step >= onset for attempt, onset in open_)
     ]
     best = max(usable, key=lambda checkpoint: (checkpoint.step, checkpoint.attempt), default=None)
     return Target(best.step, best.path, "the newest complete one") if best else Target(0, "", "a fresh start")

@@ -85,7 +85,8 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
         if incident.stage == "acting":
             state = put(state, staged(incident, "relaunched"))
         elif incident.stage == "open":
-            state = put(state, incident._replace(end=incident.end or incident.detected, stage="closed"))
+            cut = incident.cls not in FAILURES
+            state = put(state, incident._replace(end=incident.end or incident.detected, stage="closed", cut=cut))
     return move(state, "launched")
 
 

@@ -104,6 +104,7 @@ class Incident(NamedTuple):
     merged: int | None = None
     minor: bool = False
     skipped: bool = False
+    cut: bool = False  # its attempt ended before it did
 
     @property
     def above_low(self) -> bool:

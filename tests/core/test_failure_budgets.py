@@ -7,7 +7,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.facts import Announced, Checkpoint, Exited, Launched, Order, Outcome, Step, Tick
 from orchestrator.core.lifecycle import BACKOFF_MAX, deadline
 from orchestrator.core.state import first
-from tests.simulation import policy
+from tests.simulation import Job, policy
 
 
 class Life:
@@ -126,3 +126,18 @@ def test_a_word_during_the_wait_needs_no_relaunch_to_be_obeyed(verb, status):
     assert life.state.status == "relaunching"
     life.tell(Order(verb, "somebody", life.time))
     assert life.state.status == status
+
+
+def test_what_was_saved_in_an_excursion_that_the_crash_cut_short_is_not_resumed_from():
+    """The loss rises just before a save and the trainer dies just after it: nobody knows yet what it was."""
+
+    def trouble(attempt, step):
+        if attempt == 1 and step == 403:
+            return "crash"
+        return {"loss": 6.0} if attempt == 1 and step > 398 else None
+
+    job = Job(registry.bind(policy("tiny_gpt", phases="{}")), trouble)
+    state = job.run()
+    starts = [fact.start_step for fact in job.facts if isinstance(fact, Launched)]
+    assert starts == [0, 350]
+    assert state.status == "completed"
