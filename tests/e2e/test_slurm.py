@@ -88,7 +88,7 @@ def test_the_example_heals_a_bad_shard_inside_its_allocation(cluster, tmp_path):
     records = [record.fact for record in journal.read(where / "journal.jsonl").records]
     assert [f.attempt for f in records if isinstance(f, Launched)] == [1, 2]
     assert dict(next(f for f in records if isinstance(f, Supervised)).place)["nodes"] == "n[1-2]"
-    assert read_json(where / "exit.json")["step"] == 400
+    assert read_json(where / "exit.json")["step"] == 600
 
 
 def test_a_rollback_inside_the_allocation(cluster, run):
