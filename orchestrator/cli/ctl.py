@@ -19,7 +19,8 @@ NEEDS_VALUE = ("lr", "clip")
 @click.argument("verb", type=click.Choice(VERBS))
 @click.argument("value", required=False)
 @click.option("--why", default="", help="Said in the journal with your name.")
-def command(run: str, verb: str, value: str | None, why: str) -> int:
+@click.option("--host", default="", help="With release: the host that is mended.")
+def command(run: str, verb: str, value: str | None, why: str, host: str) -> int:
     """Tell a run what to do; its supervisor obeys within a second, whatever its mode.
 
     \b
@@ -30,13 +31,19 @@ def command(run: str, verb: str, value: str | None, why: str) -> int:
     clip SHARE        scale the gradient clip as it is now
     approve [NUMBER]  say yes to what is proposed (for one incident)
     release           let a held, failed or stopped run go on at its next start; needs --why
+    release --host H  take a host that was left out again, from the next launch on; needs --why
     """
     _, state, where = known(run)
     number = _number(verb, value)
-    _possible(state, verb, why)
-    orders.give(RunDir(where.path), verb, why, number)
+    if verb == "release" and not why:
+        raise click.UsageError("say why: --why '...'")
+    if host:
+        _left_out(state, verb, host)
+    else:
+        _possible(state, verb)
+    orders.give(RunDir(where.path), verb, why, number, host)
     later = " at its next start" if state.status in FINAL else ""
-    click.echo(f"told the run at {where.path}: {verb}" + (f" {value}" if value else "") + later)
+    click.echo(f"told the run at {where.path}: {verb}" + (f" {value or host}" if value or host else "") + later)
     return 0
 
 
@@ -54,11 +61,20 @@ def _number(verb: str, value: str | None) -> float | None:
     return float(value)
 
 
-def _possible(state: State, verb: str, why: str) -> None:
+def _left_out(state: State, verb: str, host: str) -> None:
+    """UsageError where this host is not left out, or something else than its release is meant."""
+    if verb != "release":
+        raise click.UsageError(f"{verb} is said of no host")
+    if host not in state.levels.hosts:
+        known = ", ".join(state.levels.hosts) or "no host"
+        raise click.UsageError(f"{host} is not left out; {known} is")
+    if state.status == "completed":
+        raise click.UsageError("the run is completed: there is nothing left to do")
+
+
+def _possible(state: State, verb: str) -> None:
     """UsageError where nobody would hear it, or it would do nothing."""
     if verb == "release":
-        if not why:
-            raise click.UsageError("say why: --why '...'")
         if state.status not in FINAL:
             raise click.UsageError(f"the run is {state.status}: there is nothing to release")
         if state.status == "completed":

@@ -43,6 +43,8 @@ def command(run: str, as_json: bool) -> int:
         console.print(
             escape(f"left out: {entry['shard']} (incident {entry['incident']}, until {entry['expires_step']})")
         )
+    for host in told["hosts_left_out"]:
+        console.print(escape(f"left out: host {host}"))
     for name, value in told["eval"].items():
         console.print(f"{name}: {value}")
     return 0

@@ -179,6 +179,7 @@ class Order(NamedTuple):
     time: float
     why: str = ""
     value: float | None = None
+    host: str = ""
 
 
 class Cut(NamedTuple):

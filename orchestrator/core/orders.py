@@ -29,6 +29,9 @@ def order(rules: Rules, state: State, fact: Order) -> State:
             return _stop(state._replace(stop=f"stopped {said}", preempted=False), "stopped")
         case "preempt" if not state.stop:
             return _stop(state._replace(stop=f"preempted {said}", preempted=True), "preempted")
+        case "release" if fact.host:
+            left = tuple(host for host in state.levels.hosts if host != fact.host)
+            return state._replace(levels=state.levels._replace(hosts=left))
         case "release":
             return _released(state, f"released {said}")
         case "approve":

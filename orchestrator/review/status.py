@@ -115,6 +115,7 @@ def status_json(rules: Rules, state: State) -> dict[str, Any]:
             {"shard": shard, "incident": incident, "expires_step": expires}
             for shard, incident, expires in state.levels.quarantine
         ],
+        "hosts_left_out": list(state.levels.hosts),
         "limits": {
             "rollbacks": {"spent": len(spent), "max": limits.rollbacks.max, "per": limits.rollbacks.per},
             "relaunches": {"spent": state.counts.relaunches, "max": limits.relaunches.max},

@@ -14,12 +14,12 @@ from orchestrator.errors import RunDirError
 from orchestrator.wire import write_json
 
 
-def give(run: RunDir, verb: str, why: str = "", value: float | None = None) -> None:
+def give(run: RunDir, verb: str, why: str = "", value: float | None = None, host: str = "") -> None:
     """Leave an order for the run's supervisor."""
     try:
         run.orders.mkdir(exist_ok=True)
         name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
-        write_json(run.orders / name, {"verb": verb, "why": why, "value": value})
+        write_json(run.orders / name, {"verb": verb, "why": why, "value": value, "host": host})
     except OSError as error:
         raise RunDirError(f"{run.path}: the order cannot be left there: {error.strerror}") from error
 
@@ -39,7 +39,8 @@ def take(run: RunDir, now: float) -> list[tuple[Path, Order]]:
 def _order(path: Path, now: float) -> Order:
     body = json.loads(path.read_text(encoding="utf-8"))
     value = None if body.get("value") is None else float(body["value"])
-    return Order(str(body["verb"]), _name(path.stat().st_uid), now, str(body.get("why", "")), value)
+    why, host = str(body.get("why", "")), str(body.get("host", ""))
+    return Order(str(body["verb"]), _name(path.stat().st_uid), now, why, value, host)
 
 
 def me() -> str:

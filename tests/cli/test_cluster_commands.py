@@ -107,6 +107,22 @@ def test_a_release_waits_for_the_next_start(held):
     assert len(list(held.dir.orders.glob("*.json"))) == 1
 
 
+def test_a_host_is_released_by_its_name_and_a_reason(tmp_path):
+    policy = POLICY + "failures: {host: {respond: [exclude, hold]}}\n"
+    run = Run(tmp_path).lay_out({"at": 50, "do": "lose_host"}, policy=policy, hosts=["a", "b"])
+    assert run.supervise().levels.hosts == ("b",)
+    where = str(run.dir.path)
+    assert "left out: host b" in orchestrate("status", where).output
+    assert orchestrate("ctl", where, "release", "--host", "b").output.startswith("say why")
+    assert "a is not left out; b is" in orchestrate("ctl", where, "release", "--host", "a", "--why", "x").output
+    assert "stop is said of no host" in orchestrate("ctl", where, "stop", "--host", "b").output
+    assert not list(run.dir.path.glob("orders/*"))
+    told = orchestrate("ctl", where, "release", "--host", "b", "--why", "mended").output
+    assert told == f"told the run at {where}: release b at its next start\n"
+    state = run.supervise()
+    assert (state.status, state.levels.hosts) == ("held", ())
+
+
 def test_a_silence_is_added_listed_and_ended(run):
     child = run.lay_out(total=100_000, rate=100).start()
     run.wait_for(lambda: len(run.steps(1)) > 30)

@@ -17,11 +17,9 @@ from tests.runtime.scripted import POLICY, ROOT, TRAINER, Run
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"no Slurm: {missing()}"),
-    pytest.mark.skipif(
-        not os.environ.get("ORCHESTRATE_SLURM"), reason="minutes of requeueing: set ORCHESTRATE_SLURM=1"
-    ),
     pytest.mark.timeout(400),
 ]
+long = pytest.mark.skipif(not os.environ.get("ORCHESTRATE_SLURM"), reason="minutes on Slurm: set ORCHESTRATE_SLURM=1")
 
 CONF = """\
 policy: {dir}/policy.yaml
@@ -53,11 +51,12 @@ def submit(cluster: Cluster, *arguments: str) -> str:
     return done.stdout.split()[1].rstrip(":")
 
 
-def scripted(cluster: Cluster, run: Run, *troubles: dict, time: str = "10:00", notice: int = 60, **script) -> str:
-    """A run of the scripted trainer on both nodes."""
+def scripted(cluster: Cluster, run: Run, *troubles: dict, time: str = "10:00", notice: int = 60, more: str = "",
+             **script) -> str:  # fmt: skip
+    """A run of the scripted trainer on both nodes; `more` is added to its policy."""
     script = {"total": 300, "rate": 100, "every": 20, "troubles": troubles, **script}
     (run.folder / "script.json").write_text(json.dumps(script))
-    (run.folder / "policy.yaml").write_text(POLICY)
+    (run.folder / "policy.yaml").write_text(POLICY + more)
     conf = CONF.format(dir=run.folder, trainer=TRAINER, python=sys.executable, time=time, notice=notice)
     (run.folder / "job.yaml").write_text(conf)
     return submit(cluster, f"conf={run.folder / 'job.yaml'}")
@@ -70,15 +69,16 @@ def over(cluster: Cluster, job: str, within: float = 120) -> dict[str, str]:
 
 
 def again(cluster: Cluster, job: str) -> None:
-    """A requeued job waits two minutes; here it need not."""
+    """A requeued job waits two minutes; here it need not, but in the second of its end it would be refused."""
     cluster.wait_for(lambda: cluster.job(job)["JobState"] == "PENDING", 90)
-    cluster.said("scontrol", "update", f"jobid={job}", "StartTime=now")
+    cluster.said("scontrol", "update", f"jobid={job}", "StartTime=now+2")
 
 
 def facts(run: Run, kind: type) -> list:
     return [f for f in run.facts() if isinstance(f, kind)]
 
 
+@long
 def test_the_example_heals_a_bad_shard_inside_its_allocation(cluster, tmp_path):
     where = tmp_path / "run"
     job = submit(cluster, "conf=pretrain.yaml", "launcher=slurm", "launcher.nodes=2", "ranks=1", f"run.dir={where}",
@@ -88,7 +88,7 @@ def test_the_example_heals_a_bad_shard_inside_its_allocation(cluster, tmp_path):
     records = [record.fact for record in journal.read(where / "journal.jsonl").records]
     assert [f.attempt for f in records if isinstance(f, Launched)] == [1, 2]
     assert dict(next(f for f in records if isinstance(f, Supervised)).place)["nodes"] == "n[1-2]"
-    assert read_json(where / "exit.json")["step"] == 400
+    assert read_json(where / "exit.json")["step"] == 600
 
 
 def test_a_rollback_inside_the_allocation(cluster, run):
@@ -98,8 +98,13 @@ def test_a_rollback_inside_the_allocation(cluster, run):
     assert facts(run, Exited)[0].code == 0
 
 
-def test_the_notice_before_the_limit_saves_requeues_and_resumes_at_that_step(cluster, run):
-    job = scripted(cluster, run, time="2:00", notice=90, total=100_000, rate=20)
+@pytest.mark.parametrize("sent", ["by hand", pytest.param("before the limit", marks=long)])
+def test_the_notice_saves_requeues_and_resumes_at_that_step(cluster, run, sent):
+    limit = {"time": "2:00", "notice": 90} if sent == "before the limit" else {}
+    job = scripted(cluster, run, total=100_000, rate=20, **limit)
+    cluster.wait_for(lambda: len(run.steps(1)) > 20)
+    if not limit:  # the same signal to the same process
+        cluster.said("scancel", "--batch", "--signal=USR1", job)
     cluster.wait_for(run.dir.exit.exists, 120)
     saved = read_json(run.dir.exit)
     assert (saved["state"], saved["code"]) == ("preempted", 75)
@@ -112,6 +117,7 @@ def test_the_notice_before_the_limit_saves_requeues_and_resumes_at_that_step(clu
     over(cluster, job)
 
 
+@long
 def test_scancel_is_final_and_leaves_nothing(cluster, run):
     job = scripted(cluster, run, total=100_000)
     cluster.wait_for(lambda: len(run.steps(1)) > 20)
@@ -120,6 +126,7 @@ def test_scancel_is_final_and_leaves_nothing(cluster, run):
     cluster.wait_for(lambda: not run.processes(), 30)
 
 
+@long
 def test_a_lost_node_costs_the_steps_since_the_checkpoint_and_a_requeue(cluster, run):
     job = scripted(cluster, run, total=100_000, rate=50)
     cluster.wait_for(lambda: len(run.steps(1)) > 50)
@@ -139,8 +146,9 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint_and_a_requeue(cluster,
     over(cluster, job)
 
 
-@pytest.mark.parametrize(("do", "code"), [("out_of_memory", "3:0"), ("disk_full", "1:0")])
-def test_our_exit_code_is_the_jobs(cluster, run, do, code):
-    job = scripted(cluster, run, {"at": 30, "do": do})
+@long
+@pytest.mark.parametrize(("more", "code"), [("", "3:0"), ("failures: {oom: {respond: []}}\n", "1:0")])
+def test_our_exit_code_is_the_jobs(cluster, run, more, code):
+    job = scripted(cluster, run, {"at": 30, "do": "out_of_memory"}, more=more)
     told = over(cluster, job)
     assert (told["JobState"], told["ExitCode"]) == ("FAILED", code)

@@ -7,7 +7,10 @@ import pytest
 
 from orchestrator.core.facts import Decision, Order, Step
 from orchestrator.errors import RunDirError
+from orchestrator.launchers import local
 from orchestrator.runtime import orders
+from orchestrator.store import journal
+from orchestrator.store.recorded import fold
 from tests.runtime.scripted import POLICY, Run
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -50,6 +53,28 @@ def test_release_after_a_hold_gives_the_failure_its_budget_again(run):
     orders.give(run.dir, "release", "mended")
     state = run.supervise()
     assert (state.status, state.attempt, state.step) == ("completed", 4, 300)
+
+
+def test_a_released_host_is_used_again_from_the_next_launch_on(run, monkeypatch):
+    command, left_out = local.command, []
+
+    def listening(words, options):
+        left_out.append(options["exclude"])
+        return command(words, options)
+
+    def listen(state, fact):
+        if isinstance(fact, Step) and (fact.attempt, fact.step) == (2, 80):
+            orders.give(run.dir, "release", "new memory", host="b")
+
+    monkeypatch.setattr(local, "command", listening)
+    troubles = {"at": 60, "do": "lose_host", "attempts": 1}, {"at": 150, "do": "crash", "attempts": 2}
+    policy = POLICY + "failures: {host: {respond: [exclude, relaunch]}}\n"
+    state = run.lay_out(*troubles, policy=policy, hosts=["a", "b"], rate=100).supervise(listen)
+    assert (state.status, state.attempt) == ("completed", 3)
+    assert left_out == [(), ("b",), ()]
+    told = next(f for f in run.facts() if isinstance(f, Order))
+    assert (told.verb, told.author, told.why, told.host) == ("release", ME, "new memory", "b")
+    assert fold(journal.header_of(run.dir.journal), journal.stream(run.dir.journal)).state.levels == state.levels
 
 
 def test_a_rate_cut_reaches_the_running_trainer_and_is_confirmed_by_the_metrics(run):

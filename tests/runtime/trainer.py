@@ -55,7 +55,7 @@ class Trainer:
 
     def run(self) -> None:
         self.say("run", attempt=ATTEMPT, world_size=1, start_step=self.step, total_steps=SCRIPT["total"],
-                 shards_total=1000, hosts=["a"], hook=True)  # fmt: skip
+                 shards_total=1000, hosts=SCRIPT.get("hosts", ["a"]), hook=True)  # fmt: skip
         finish = Path(SCRIPT.get("finish", "/nonexistent"))
         while self.step < SCRIPT["total"] and not finish.exists():
             time.sleep(1 / SCRIPT["rate"])
@@ -100,6 +100,9 @@ class Trainer:
 
     def crash(self) -> None:
         raise ValueError(f"no good at step {self.step}")
+
+    def lose_host(self) -> None:
+        raise RuntimeError("Node failure on b")
 
     def exit_zero(self) -> None:
         os._exit(0)
