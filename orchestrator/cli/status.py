@@ -40,9 +40,8 @@ def command(run: str, as_json: bool) -> int:
     if told["cadence"]:
         console.print(told["cadence"])
     for entry in told["quarantine"]:
-        console.print(
-            escape(f"left out: {entry['shard']} (incident {entry['incident']}, until {entry['expires_step']})")
-        )
+        by = "an operator" if entry["incident"] is None else f"incident {entry['incident']}"
+        console.print(escape(f"left out: {entry['shard']} ({by}, until {entry['expires_step']})"))
     for host in told["hosts_left_out"]:
         console.print(escape(f"left out: host {host}"))
     for name, value in told["eval"].items():

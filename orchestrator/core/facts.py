@@ -180,6 +180,7 @@ class Order(NamedTuple):
     why: str = ""
     value: float | None = None
     host: str = ""
+    shards: tuple[str, ...] = ()
 
 
 class Cut(NamedTuple):

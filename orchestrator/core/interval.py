@@ -3,9 +3,8 @@
 from statistics import median
 from typing import NamedTuple
 
-from orchestrator.core.health import FAILURES
 from orchestrator.core.schedule import daly
-from orchestrator.core.state import State
+from orchestrator.core.state import FAILURES, State
 
 PRIOR = 24 * 3600.0  # before anything was seen: one failure a day, weighing as much as one day watched
 SAVES = 5  # saves whose median is the cost

@@ -70,7 +70,10 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
         levels = levels._replace(reset_at=action.to_step if action.to_step is not None else -1)
     elif verb == "rollback":
         counts = counts._replace(rollbacks=(*counts.rollbacks[-63:], state.frontier))
-    elif verb == "relaunch" and action.incident:
+    elif verb == "relaunch":
+        kept = tuple(entry for entry in levels.quarantine if entry[2] is None or entry[2] > state.frontier)
+        levels = levels._replace(quarantine=kept)
+    if verb == "relaunch" and action.incident:
         counts = counts._replace(relaunches=counts.relaunches + 1)
         dense = rules.policy.checkpoints.after_incident
         if dense is not None:

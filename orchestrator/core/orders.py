@@ -34,6 +34,8 @@ def order(rules: Rules, state: State, fact: Order) -> State:
             return state._replace(levels=state.levels._replace(hosts=left))
         case "release":
             return _released(state, f"released {said}")
+        case "quarantine" | "readmit":
+            return _sorted_out(rules, state, fact)
         case "approve":
             for number, _ in state.proposed:
                 if fact.value in (None, number):
@@ -45,6 +47,15 @@ def order(rules: Rules, state: State, fact: Order) -> State:
         case "lr" | "clip" | "checkpoint" | "rollback":
             return state._replace(orders=(*state.orders, fact))
     return state
+
+
+def _sorted_out(rules: Rules, state: State, fact: Order) -> State:
+    """Shards are left out, or no longer: the next launch brings it in."""
+    rest = tuple(entry for entry in state.levels.quarantine if entry[0] not in fact.shards)
+    expires = rules.policy.limits.quarantine.expires
+    until = None if expires is None else state.frontier + expires
+    added = tuple((shard, 0, until) for shard in fact.shards) if fact.verb == "quarantine" else ()
+    return state._replace(levels=state.levels._replace(quarantine=(*rest, *added)))
 
 
 def _stop(state: State, happened: str) -> State:

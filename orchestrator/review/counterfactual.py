@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.core.facts import Decision
-from orchestrator.core.health import FAILURES
+from orchestrator.core.state import FAILURES
 from orchestrator.review.teacher import Restart, Teacher
 
 

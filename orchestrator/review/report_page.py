@@ -129,7 +129,7 @@ def _quarantine(story: Story) -> Markup:
     if not known:
         return _section("Quarantine", tag("p", "No data is left out."), left_out)
     rows = (
-        (shard, incident, expires if expires is not None else "never", _standing(story, expires))
+        (shard, incident or "an operator", expires if expires is not None else "never", _standing(story, expires))
         for shard, incident, expires in known
     )
     return _section("Quarantine", _table(("shard", "incident", "until step", "now"), rows), left_out)

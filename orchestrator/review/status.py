@@ -112,7 +112,7 @@ def status_json(rules: Rules, state: State) -> dict[str, Any]:
         "checkpoints": checkpoints_json(rules, state),
         "cadence": interval(state).words() if rules.policy.checkpoints.every.unit == "auto" else None,
         "quarantine": [
-            {"shard": shard, "incident": incident, "expires_step": expires}
+            {"shard": shard, "incident": incident or None, "expires_step": expires}
             for shard, incident, expires in state.levels.quarantine
         ],
         "hosts_left_out": list(state.levels.hosts),

@@ -6,6 +6,7 @@ import os
 import pwd
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.config import RunDir
@@ -14,12 +15,14 @@ from orchestrator.errors import RunDirError
 from orchestrator.wire import write_json
 
 
-def give(run: RunDir, verb: str, why: str = "", value: float | None = None, host: str = "") -> None:
+def give(
+    run: RunDir, verb: str, why: str = "", value: float | None = None, host: str = "", shards: Sequence[str] = ()
+) -> None:
     """Leave an order for the run's supervisor."""
     try:
         run.orders.mkdir(exist_ok=True)
         name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
-        write_json(run.orders / name, {"verb": verb, "why": why, "value": value, "host": host})
+        write_json(run.orders / name, {"verb": verb, "why": why, "value": value, "host": host, "shards": list(shards)})
     except OSError as error:
         raise RunDirError(f"{run.path}: the order cannot be left there: {error.strerror}") from error
 
@@ -40,7 +43,8 @@ def _order(path: Path, now: float) -> Order:
     body = json.loads(path.read_text(encoding="utf-8"))
     value = None if body.get("value") is None else float(body["value"])
     why, host = str(body.get("why", "")), str(body.get("host", ""))
-    return Order(str(body["verb"]), _name(path.stat().st_uid), now, why, value, host)
+    shards = tuple(map(str, body.get("shards", ())))
+    return Order(str(body["verb"]), _name(path.stat().st_uid), now, why, value, host, shards)
 
 
 def me() -> str:

@@ -86,6 +86,19 @@ def test_what_reads_a_run_imports_no_torch(tmp_path):
         assert done.returncode == 0 or words[0] == "ctl", (words, done.stderr)
 
 
+def test_shards_are_left_out_or_released_with_a_reason_where_the_run_is_not_over(tmp_path):
+    run = tmp_path / "run"
+    run_of(run, lambda attempt, step: None)
+    for words, said in (
+        (("add", "web-00012"), "Missing option '--why'"),
+        (("release", "web-00012", "--why", "fine"), "not in quarantine: web-00012"),
+        (("add", "web-00012", "--why", "markup"), "the run is completed"),
+    ):
+        done = shell("quarantine", run, *words)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert not list((run / "orders").glob("*"))
+
+
 def test_what_looks_at_a_project_imports_no_torch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shell("init", "--command", "python train.py", blocked=("torch",)).check_returncode()

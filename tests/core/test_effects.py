@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import registry
-from orchestrator.core.facts import Announced, Exited, Fact, Step
+from orchestrator.core.facts import Announced, Exited, Fact, Launched, Step
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Ordered, State
@@ -187,6 +187,30 @@ def test_a_rate_beside_the_schedule_is_told_once_and_not_answered(factor: float,
     assert [(i.severity, i.detected <= 30) for i in told] == ([("low", True)] if seen else [])
     assert state.status == "completed"
     assert [ordered.action.verb for ordered in state.actions] == ["relaunch"]
+
+
+def test_a_quarantine_that_has_expired_is_not_carried_into_the_next_launch() -> None:
+    """The bad shard is left out for 100 steps; a crash before that keeps it out, one after lets it in."""
+
+    def trouble(attempt: int, step: int) -> dict[str, object] | str | None:
+        if (attempt, step) in ((2, 440), (3, 600)):
+            return "crash"
+        return {"loss": 4.0} if attempt == 1 and step > 400 else None
+
+    known = policy("tiny_gpt", schedule="null", phases="{}", limits__quarantine__expires="100 steps")
+    left_out: dict[int, int] = {}
+
+    class Noting(Job):
+        def tell(self, fact: Fact) -> None:
+            super().tell(fact)
+            if isinstance(fact, Launched):
+                left_out[fact.attempt] = len(self.state.levels.quarantine)
+
+    job = Noting(registry.bind(known), trouble, 700)
+    assert job.run().status == "completed"
+    assert left_out[1] == 0
+    assert left_out[2] == left_out[3] > 0
+    assert left_out[4] == 0
 
 
 def test_replicas_that_part_are_one_incident_of_their_rank() -> None:

@@ -77,6 +77,21 @@ def test_a_released_host_is_used_again_from_the_next_launch_on(run, monkeypatch)
     assert fold(journal.header_of(run.dir.journal), journal.stream(run.dir.journal)).state.levels == state.levels
 
 
+def test_shards_are_left_out_and_read_again_from_the_next_launch_on(run):
+    def listen(state, fact):
+        if isinstance(fact, Step) and (fact.attempt, fact.step) == (1, 40):
+            orders.give(run.dir, "quarantine", "mostly markup", shards=["web/7", "web/8"])
+        if isinstance(fact, Step) and (fact.attempt, fact.step) == (2, 80):
+            orders.give(run.dir, "readmit", "it was fine", shards=["web/7"])
+
+    troubles = {"at": 60, "do": "crash", "attempts": 1}, {"at": 150, "do": "crash", "attempts": 2}
+    state = run.lay_out(*troubles, rate=100).supervise(listen)
+    assert (state.status, state.attempt) == ("completed", 3)
+    texts = [run.dir.attempt(number).quarantine.read_text().split() for number in (1, 2, 3)]
+    assert texts == [[], ["web/7", "web/8"], ["web/8"]]
+    assert fold(journal.header_of(run.dir.journal), journal.stream(run.dir.journal)).state.levels == state.levels
+
+
 def test_a_rate_cut_reaches_the_running_trainer_and_is_confirmed_by_the_metrics(run):
     state = run.lay_out().supervise(at(100, lambda: orders.give(run.dir, "lr", "too hot", 0.5)))
     (decision,) = answers(run)
