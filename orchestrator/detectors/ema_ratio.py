@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from orchestrator.core.facts import Reading, Step
-from orchestrator.core.units import Positive
+from orchestrator.core.units import Positive, Real
 from orchestrator.detectors._noise import value_of
 
 
@@ -33,7 +33,7 @@ class EmaRatio:
     """
 
     signal: Literal["loss", "grad_norm"] = "loss"
-    ratio: float = 1.5
+    ratio: Real = 1.5
     span: Positive = 9
     patience: Positive = 200
 

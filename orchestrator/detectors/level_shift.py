@@ -11,7 +11,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from orchestrator.core.facts import Reading, Step, made
-from orchestrator.core.units import Share
+from orchestrator.core.units import Real, Share
 from orchestrator.detectors._noise import grain, median
 
 BLOCK = 8  # points a block
@@ -39,7 +39,7 @@ class LevelShift:
     """Flags newest blocks above the level before by `above` and `sigmas` errors, or above the best one by `rise`."""
 
     above: Share = 0.005
-    sigmas: float = 6.0
+    sigmas: Real = 6.0
     rise: Share = 0.08
 
     def start(self) -> State:

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Literal, NamedTuple
 
 from orchestrator.core.facts import Reading, Step
-from orchestrator.core.units import Positive
+from orchestrator.core.units import Positive, Real
 from orchestrator.detectors._noise import value_of
 
 TINY = 1e-6  # of the mean: the least deviation, for values that do not vary at all
@@ -35,7 +35,7 @@ class MeanSigma:
     """
 
     signal: Literal["loss", "grad_norm"] = "loss"
-    sigmas: float = 6.0
+    sigmas: Real = 6.0
     points: Positive = 128
 
     def start(self) -> State:

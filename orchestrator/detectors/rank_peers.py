@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from orchestrator.core.facts import Ranks, Reading, Step
-from orchestrator.core.units import Share
+from orchestrator.core.units import Positive, Real, Share
 
 YOUNG = 8  # records before a rank has a past
 RATE = 0.05  # of the running mean and deviation of a rank's ratio
@@ -32,8 +32,8 @@ class RankPeers:
     """Flags a rank whose ratio to its peers exceeds its usual one by `above` and `sigmas`, `points` times in a row."""
 
     above: Share = 0.15
-    sigmas: float = 6.0
-    points: int = 3
+    sigmas: Real = 6.0
+    points: Positive = 3
 
     def start(self) -> State:
         """Nothing seen."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from orchestrator.core.facts import Reading, Step, made
-from orchestrator.core.units import Share, Steps
+from orchestrator.core.units import Real, Share, Steps
 from orchestrator.detectors._noise import grain, median, spread_of
 
 CENTRE = 24  # points of the running median
@@ -56,7 +56,7 @@ class RobustZ:
     """
 
     signal: Literal["loss", "grad_norm"] = "loss"
-    threshold: float = 6.0
+    threshold: Real = 6.0
     window: Steps = 200
     floor: Share = 0.06
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.core.facts import Reading, Step
-from orchestrator.core.units import Positive
+from orchestrator.core.units import Positive, Real
 from orchestrator.detectors._noise import median
 
 KEEP = 32  # accepted shares that the median is taken of
@@ -36,7 +36,7 @@ class UpdateRatio:
     'leading'
     """
 
-    above: float = 2.0
+    above: Real = 2.0
     patience: Positive = 200
 
     def start(self) -> State:
