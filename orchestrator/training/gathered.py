@@ -6,7 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orchestrator.training.ranks import BAD, HAS_LOSS, HAS_NORM, HAS_SUM, LOSS, NORM, SHOWN, SKIPPED, SUM, Shards, block
+from orchestrator.training.ranks import (
+    BAD,
+    HAS_LOSS,
+    HAS_NORM,
+    HAS_SUM,
+    LOSS,
+    NORM,
+    SHOWN,
+    SKIPPED,
+    SUM,
+    Rows,
+    Shards,
+    block,
+)
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.seen import Seen
 from orchestrator.training.stream import Record
@@ -18,12 +31,12 @@ class Gathered:
     def __init__(self, shards: Shards, replicas: Replicas) -> None:
         self.shards, self.replicas = shards, replicas
 
-    def record(self, held: tuple[Seen, Tensor | list[list[float]]]) -> Record:
+    def record(self, held: tuple[Seen, Rows]) -> Record:
         """What rank 0 saw of a step with the rows of all ranks; those of up to SHOWN ranks as lists."""
         seen, rows = held
         return self._few(seen, rows) if isinstance(rows, list) else self._many(seen, rows)
 
-    def _few(self, seen: Seen, table: list[list[float]]) -> Record:
+    def _few(self, seen: Seen, table: list[tuple[float, ...]]) -> Record:
         """Every rank is shown."""
         flags = [int(row[0]) for row in table]
         losses = [row[LOSS] if flag & HAS_LOSS else None for row, flag in zip(table, flags, strict=True)]

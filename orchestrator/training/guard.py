@@ -64,6 +64,7 @@ class Guard:
         self._changed: list[tuple[dict[str, Any], Any, Any]] = []
         self._judged: set[int] = set()
         self._several = len(optimizers) > 1
+        self._alone = manner.hooked and not self._several
         self._lrs: tuple[float, ...] = ()
         self._verdict: Verdict = UNJUDGED
         self._given: tuple[Tensor, float | None] | None = None
@@ -117,7 +118,10 @@ class Guard:
         """The norm's limit for the update to come; None where the policy sets none."""
         if self._ready is not None:
             self._ready()
-        fixed = self._now()[1]
+        return self._least(self._now()[1])
+
+    def _least(self, fixed: float | None) -> float | None:
+        """The fixed limit, or the adaptive one where that is lower."""
         if self._adaptive is None:
             return fixed
         found = self._adaptive.limit()
@@ -164,7 +168,9 @@ class Guard:
         if self._ready is not None:
             self._ready()
         self._shield.run("learning rate", self._scale_rates, optimizer)
-        if self._manner.hooked:
+        if self._alone:
+            self._shield.run("gradient guard", self._judge, optimizer)
+        elif self._manner.hooked:
             self.judge(optimizer)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -199,7 +205,7 @@ class Guard:
             return
         given, self._given = self._given, None
         if given is None:
-            norm, limit = self._measured(optimizer, found), self.limit
+            norm, limit = self._measured(optimizer, found), self._least(self._now()[1])
         else:
             norm, limit = given
         if not self._manner.check and norm.device.type != "cpu":

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -48,7 +48,8 @@ class Row(NamedTuple):
 
 
 _PAD = (0,) * SLOTS
-_LAYOUT = Struct(f"={WIDTH}d")
+_ROW = Struct(f"={WIDTH}d")
+Rows: TypeAlias = Tensor | list[tuple[float, ...]]  # of all ranks; of up to SHOWN as numbers
 
 
 def hash_of(shard: str) -> int:
@@ -57,24 +58,34 @@ def hash_of(shard: str) -> int:
 
 
 class Link:
-    """The exchange over the job's own process group; alone it only carries values off the device."""
+    """The exchange over the job's own process group; alone it only carries values off the device.
+
+    In the CPU's memory both ends are buffers made once: few ranks' rows go in and come out as numbers, without tensors.
+    """
 
     def __init__(self, rank: int, world: int, device: torch.device, late: bool | None = None) -> None:
         self.rank, self._world, self._device = rank, world, device
         self._cuda = device.type == "cuda"
         self.late = device.type != "cpu" if late is None else late
         self._sent: tuple[Any, Tensor, Any] | None = None
+        self._out, self._in = bytearray(_ROW.size), bytearray(_ROW.size * world)
+        self._own = torch.frombuffer(self._out, dtype=torch.float64)
+        self._rows = torch.frombuffer(self._in, dtype=torch.float64) if world > 1 else self._own
 
-    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any, replica: Any = None) -> tuple[Any, Tensor] | None:
-        """Send this rank's row; get a ticket back with the rows of all ranks, shape (ranks, WIDTH), on the CPU.
+    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any, replica: Any = None) -> tuple[Any, Rows] | None:
+        """Send this rank's row; get a ticket back with the rows of all ranks, WIDTH numbers each, off the device.
 
         `loss`, `norm` and `replica`, where they are tensors, are filled into the row on the device. On an accelerator
         the ticket is the one of the step before, None at the first.
         """
-        own = torch.frombuffer(bytearray(_LAYOUT.pack(*row.packed())), dtype=torch.float64)
+        _ROW.pack_into(self._out, 0, *row.packed())
         if not self.late:
-            return ticket, self._gather(own)
-        own = (own.pin_memory() if self._cuda else own).to(self._device, non_blocking=True)
+            if self._world > 1:
+                _gather_rows(self._rows, self._own)
+            if self._world <= SHOWN:
+                return ticket, list(_ROW.iter_unpack(self._in if self._world > 1 else self._out))
+            return ticket, self._rows.view(self._world, WIDTH).clone()
+        own = (self._own.pin_memory() if self._cuda else self._own).to(self._device, non_blocking=True)
         for slot, value in ((LOSS, loss), (NORM, norm), (SUM, replica)):
             if isinstance(value, Tensor):
                 own[slot] = value.detach().to(torch.float64)
@@ -85,7 +96,7 @@ class Link:
         self._sent = (ticket, here, _mark() if self._cuda else None)
         return back
 
-    def flush(self) -> tuple[Any, Tensor] | None:
+    def flush(self) -> tuple[Any, Rows] | None:
         """What was sent and not yet read, waiting for it; None when there is nothing."""
         if self._sent is None:
             return None
@@ -93,7 +104,7 @@ class Link:
         self._sent = None
         if event is not None:
             event.synchronize()
-        return ticket, here
+        return ticket, list(map(tuple, here.tolist())) if self._world <= SHOWN else here
 
     def _gather(self, own: Tensor) -> Tensor:
         if self._world == 1:
@@ -123,7 +134,7 @@ class Shards:
         self._names: dict[int, str] = {}
         self._hashes: dict[str, int] = {}
         self._read: dict[int, int] = {}
-        self._last: tuple[list[list[float]], tuple[list[str], int]] = ([], ([], 0))
+        self._last: tuple[list[tuple[float, ...]], tuple[list[str], int]] = ([], ([], 0))
         self._sent: tuple[Sequence[str], tuple[int, ...]] = ((), ())
 
     def new(self, shards: Sequence[str]) -> list[tuple[int, str]]:
@@ -142,7 +153,7 @@ class Shards:
             self._sent = shards[:], tuple(self._hashes[shard] for shard in shards[:SLOTS])
         return self._sent[1]
 
-    def names_of_few(self, table: list[list[float]]) -> tuple[list[str], int]:
+    def names_of_few(self, table: Sequence[tuple[float, ...]]) -> tuple[list[str], int]:
         """`names` for the rows of a few ranks as lists; consecutive steps mostly read the same."""
         read = [row[COUNT:SUM] + row[HASHES : HASHES + SLOTS] for row in table]
         if read != self._last[0]:

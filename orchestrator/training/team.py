@@ -11,7 +11,7 @@ from torch import Tensor
 from orchestrator.training.gathered import Gathered
 from orchestrator.training.guard import UNJUDGED, Done
 from orchestrator.training.orders import Desk, Orders
-from orchestrator.training.ranks import BAD, HAS_LOSS, HAS_NORM, HAS_SUM, LOSS, NORM, SHOWN, SKIPPED, Link, Row
+from orchestrator.training.ranks import BAD, HAS_LOSS, HAS_NORM, HAS_SUM, LOSS, NORM, SKIPPED, Link, Row, Rows
 from orchestrator.training.replicas import EVERY
 from orchestrator.training.seen import Seen, number
 from orchestrator.training.shield import Shield
@@ -19,6 +19,7 @@ from orchestrator.training.stream import Stream
 
 # Parts whose failure on one rank must be shared: updates have to stay the same on all.
 SHARED = {"learning rate": 8, "gradient guard": 16}
+ORDINARY = HAS_LOSS | HAS_NORM | SKIPPED  # flags that share nothing
 
 
 class Parts(NamedTuple):
@@ -48,9 +49,8 @@ class Team:
             ahead = 1 if self._link.late else 0
             orders = self._shield.run("directives", self._desk.orders, step, ahead, fields.get("tokens") or 0)
             self._own = orders or self._own._replace(due=False)
-        done = self._shield.run("telemetry", self._take, step) or ((), UNJUDGED)
         replica = None if step % EVERY else self._shield.run("replica check", self._gathered.replicas.value)
-        row = self._shield.run("telemetry", self._row, loss, shards, done, replica) or self._empty()
+        row, done = self._shield.run("telemetry", self._row, step, loss, shards, replica) or self._empty()
         if self._shield.asleep:
             row = row._replace(flags=row.flags | self._broken())
         seen = Seen(step, time.time(), shards, fields, done)
@@ -68,11 +68,12 @@ class Team:
             self._taken(*arrived)
         self._stream.flush()
 
-    def _empty(self) -> Row:
+    def _empty(self) -> tuple[Row, Done]:
         scale, clip_scale, due, stop = self._own
-        return Row(scale=scale, clip_scale=clip_scale, due=due, stop=stop)
+        return Row(scale=scale, clip_scale=clip_scale, due=due, stop=stop), ((), UNJUDGED)
 
-    def _row(self, loss: Any, shards: Sequence[str], done: Done, replica: Tensor | None) -> Row:
+    def _row(self, step: int, loss: Any, shards: Sequence[str], replica: Tensor | None) -> tuple[Row, Done]:
+        done = self._take(step)
         known = self._gathered.shards
         for shard_hash, name in known.new(shards):
             if self._desk is None:
@@ -81,7 +82,7 @@ class Team:
         flags = HAS_LOSS * (loss is not None) | HAS_NORM * (norm is not None) | SKIPPED * skipped
         flags |= HAS_SUM * (replica is not None)
         values = self._here(loss), self._here(norm), bad, len(shards), self._here(replica)
-        return Row(flags, *values, known.hashes(shards), *self._own)
+        return Row(flags, *values, known.hashes(shards), *self._own), done
 
     def _here(self, value: Any) -> float:
         if self._link.late and isinstance(value, Tensor):
@@ -91,40 +92,31 @@ class Team:
     def _broken(self) -> int:
         return sum(bit for part, bit in SHARED.items() if part in self._shield.asleep)
 
-    def _taken(self, seen: Seen, rows: Tensor) -> Orders:
-        if len(rows) > SHOWN:
-            return self._many(seen, rows)
-        # Without tensors: for so few numbers each operation costs more than the numbers.
-        table = rows.tolist()
-        flags, calm = 0, True
-        for row in table:
-            flags |= int(row[0])
-            calm = calm and isfinite(row[LOSS]) and isfinite(row[NORM])
-        self._share(flags)
-        if self._desk is not None:
-            self._shield.run("telemetry", self._keep, calm and not flags & SKIPPED, seen, table)
-        elif not calm:
-            self._shield.run("telemetry", self._tell_own, seen, table[self._link.rank])
-        return self._ordered(table[0])
-
-    def _many(self, seen: Seen, rows: Tensor) -> Orders:
-        flags = 0
-        for found in torch.unique(rows[:, 0]).tolist():
-            flags |= int(found)
-        self._share(flags)
-        calm = bool(torch.isfinite(rows[:, LOSS : NORM + 1]).all())
+    def _taken(self, seen: Seen, rows: Rows) -> Orders:
+        own: Sequence[float]
+        first: Sequence[float]
+        if isinstance(rows, list):
+            flags, calm, own, first = 0, True, rows[self._link.rank], rows[0]
+            for row in rows:
+                flags |= int(row[0])
+                calm = calm and isfinite(row[LOSS]) and isfinite(row[NORM])
+        else:
+            flags, calm = _of_many(rows)
+            own, first = rows[self._link.rank].tolist(), rows[0].tolist()
+        if flags > ORDINARY:
+            self._share(flags)
         if self._desk is not None:
             self._shield.run("telemetry", self._keep, calm and not flags & SKIPPED, seen, rows)
         elif not calm:
-            self._shield.run("telemetry", self._tell_own, seen, rows[self._link.rank].tolist())
-        return self._ordered(rows[0].tolist())
+            self._shield.run("telemetry", self._tell_own, seen, own)
+        return self._ordered(first)
 
     def _share(self, flags: int) -> None:
         for part, bit in SHARED.items():
             if flags & bit:
                 self._shield.asleep.add(part)
 
-    def _ordered(self, first: list[float]) -> Orders:
+    def _ordered(self, first: Sequence[float]) -> Orders:
         """What rank 0 orders with its row."""
         scale, clip_scale, due, stop = first[-4:]
         standing = self.standing
@@ -134,11 +126,19 @@ class Team:
             return orders
         return standing
 
-    def _keep(self, calm: bool, seen: Seen, rows: Tensor | list[list[float]]) -> None:
+    def _keep(self, calm: bool, seen: Seen, rows: Rows) -> None:
         if self._stream.hold((seen, rows)) or not calm:
             self._stream.flush()
 
-    def _tell_own(self, seen: Seen, row: list[float]) -> None:
+    def _tell_own(self, seen: Seen, row: Sequence[float]) -> None:
         """A rank that does not write for all tells what is wrong with its own step."""
         if row[BAD] or not (isfinite(row[LOSS]) and isfinite(row[NORM])):
             self._stream.tell(seen.record(row[LOSS], row[NORM]))
+
+
+def _of_many(rows: Tensor) -> tuple[int, bool]:
+    """All flags that a rank raised, and whether every loss and norm is finite."""
+    flags = 0
+    for found in torch.unique(rows[:, 0]).tolist():
+        flags |= int(found)
+    return flags, bool(torch.isfinite(rows[:, LOSS : NORM + 1]).all())

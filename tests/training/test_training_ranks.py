@@ -156,7 +156,7 @@ def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) 
 def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
     late = Late(attempt)
     broken = Row(flags=16)
-    late.team._taken(Seen(1, 0.0, (), {}, ((), UNJUDGED)), table([Row(), broken]))
+    late.team._taken(Seen(1, 0.0, (), {}, ((), UNJUDGED)), [Row().packed(), broken.packed()])
     assert "gradient guard" in late.team._shield.asleep
 
 
@@ -170,9 +170,8 @@ def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
 
 def test_replicas_that_part_are_named_and_parts_of_one_model_are_not(attempt: Attempt) -> None:
     def told(team: Team, *sums: float) -> object:
-        team._taken(
-            Seen(100, 0.0, (), {}, ((), UNJUDGED)), table([Row(flags=HAS_SUM, replica=value) for value in sums])
-        )
+        rows = [Row(flags=HAS_SUM, replica=value).packed() for value in sums]
+        team._taken(Seen(100, 0.0, (), {}, ((), UNJUDGED)), rows)
         team.flush()
         return attempt.messages("step")[-1].get("replicas_odd")
 
