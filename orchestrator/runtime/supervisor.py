@@ -170,6 +170,8 @@ class Supervisor:
             self._lease.beat()
             self._reaper.look()
             self._obey_orders()
+            for attempt, watch in self._watches.items():
+                watch.let_go(self._read_to.get(attempt, (0, 0))[0], self._journal.sync)
         if self._signals:
             self._answer_signals()
         if self._detach_at is not None and time.monotonic() >= self._detach_at:

@@ -17,6 +17,7 @@ from orchestrator.runtime.causes import cause_of
 from orchestrator.runtime.examine import examined, whole
 from orchestrator.runtime.identity import MARK, alive, here, marked
 from orchestrator.runtime.origin import traced
+from orchestrator.runtime.output import HEAD, TAIL, forget
 from orchestrator.store.journal import At, Record
 from orchestrator.store.patience import StorageError
 from orchestrator.telemetry._text import Lines, fed
@@ -45,6 +46,8 @@ class Watch(threading.Thread):
         kind = str(options["telemetry"].get("kind", "wire"))
         name = TELEMETRY if kind == "wire" else "output.log"
         self._file = Path(options["telemetry"].get("path") or folder.path / name)
+        self._ours = self._file == folder.output  # it grows without an end, and what was read is of no more use
+        self._passed = self._sent = self._forgotten = 0
         self._parser = registry.load("telemetry", kind).parser(attempt)
         self._layout = registry.load("checkpoints", str(options["checkpoints"]["layout"]))
         self._archived = getattr(self._layout, "archive_path", lambda path, step: "")
@@ -92,6 +95,7 @@ class Watch(threading.Thread):
         data = data[: whole or len(data)]
         self._offset += len(data)
         self._pass(fed(self._parser, self._lines.feed(data)))
+        self._passed = self._offset
         return True
 
     def _last_words(self) -> None:
@@ -99,6 +103,7 @@ class Watch(threading.Thread):
 
     def _pass(self, facts: Sequence[Fact]) -> None:
         now, at = self._clock(), At(self._file.name, self._offset)
+        self._sent = self._offset if facts else self._sent
         for number, fact in enumerate(facts):
             if self._known:
                 self._known -= 1
@@ -111,6 +116,15 @@ class Watch(threading.Thread):
                 fact = self._verified(fact._replace(time=now, path=whole(fact.path, self._cwd)))
             # Only the last fact of what was read together moves the place to read on from: nothing is lost.
             self._put(Record(fact, at if number == len(facts) - 1 else None))
+
+    def let_go(self, journaled: int, sync: Callable[[], None]) -> None:
+        """The job's output up to where its facts are journaled gives back its room on the disk; called by the loop."""
+        passed = self._passed
+        behind = passed if journaled >= self._sent else journaled  # asked after `passed`: what has no facts goes too
+        end = behind - TAIL
+        if self._ours and end - self._forgotten >= TAIL:
+            sync()
+            self._forgotten = end if forget(self._file, max(self._forgotten, HEAD), end) else 1 << 62
 
     def _verified(self, seen: Checkpoint) -> Checkpoint:
         if seen.state != "saved" or not seen.path:

@@ -192,8 +192,11 @@ class JobWorld:
             wire.CHECKPOINTS: self.checkpoint_root(), wire.RUN: self.run_id, "PYTHONPATH": self._path(),
             "TORCHELASTIC_ERROR_FILE": str(folder.error), "PYTHONUNBUFFERED": "1", **self._config.job.env,
         }  # fmt: skip
-        save_base = self.levels.save
-        launch = {"command": words, "cwd": self._config.job.cwd, "env": env, "grace": self._grace(), "save": save_base}
+        save_base, told = self.levels.save, self._config.telemetry.get("kind", "wire")
+        launch = {
+            "command": words, "cwd": self._config.job.cwd, "env": env, "grace": self._grace(), "save": save_base,
+            "parsed": told != "wire" and not self._config.telemetry.get("path"),
+        }  # fmt: skip
         write_json(folder.launch, launch)
         self._direct(attempt)
 

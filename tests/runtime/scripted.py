@@ -53,22 +53,25 @@ class Run:
         self.dir = RunDir(folder / "run")
 
     def lay_out(self, *troubles: dict[str, Any], policy: str = POLICY, command: list[str] | None = None,
-                stop_grace: float = 5.0, **script: Any) -> "Run":  # fmt: skip
-        """Write everything down, so that any process can supervise it."""
+                stop_grace: float = 5.0, kind: str = "wire", **script: Any) -> "Run":  # fmt: skip
+        """Write everything down, so that any process can supervise it; `kind` is that of its telemetry."""
         whole = {"total": 300, "rate": 400, "every": 20, "troubles": troubles, **script}
         (self.folder / "script.json").write_text(json.dumps(whole))
         (self.folder / "policy.yaml").write_text(policy)
         words = command or ["python", "-S", str(TRAINER), str(self.folder / "script.json")]
-        (self.folder / "setup.json").write_text(json.dumps({"command": words, "stop_grace": stop_grace}))
+        setup = {"command": words, "stop_grace": stop_grace, "kind": kind, "total": whole["total"]}
+        (self.folder / "setup.json").write_text(json.dumps(setup))
         self.dir.path.mkdir(exist_ok=True)
         return self
 
     def supervisor(self, listen: Callable[[State, Fact], None] = lambda state, fact: None) -> Supervisor:
         """A supervisor of this process."""
         setup = read_json(self.folder / "setup.json")
+        total = None if setup["kind"] == "wire" else setup["total"]
+        job = Job(tuple(setup["command"]), str(self.folder), total_steps=total)
         config = Config(
-            root=self.folder, run_dir=self.dir.path, job=Job(tuple(setup["command"]), str(self.folder)),
-            policy="policy", overrides=(), launcher={"kind": "local"}, telemetry={"kind": "wire"},
+            root=self.folder, run_dir=self.dir.path, job=job,
+            policy="policy", overrides=(), launcher={"kind": "local"}, telemetry={"kind": setup["kind"]},
             checkpoints={"layout": "huggingface", "root": "checkpoints"}, stop_grace=setup["stop_grace"],
         )  # fmt: skip
         text = (self.folder / "policy.yaml").read_text()

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from orchestrator.core.facts import Exited
-from orchestrator.runtime import world
+from orchestrator.runtime import output, world
 from orchestrator.runtime.identity import alive, identity
 from orchestrator.wire import read_json
 from tests.runtime.scripted import POLICY, Run
@@ -94,9 +94,15 @@ def test_a_keeper_killed_while_its_job_is_deaf_does_not_keep_the_job_alive(run, 
 
 
 def test_a_flood_of_output_goes_to_the_file_and_no_further(run):
-    state = run.lay_out({"at": 50, "do": "flood"}).supervise()
+    """Its beginning and its end are kept, whatever came between."""
+    state = run.lay_out({"at": 50, "do": "flood"}, {"at": 290, "do": "flood"}).supervise()
     assert (state.status, state.step) == ("completed", 300)
-    assert run.dir.attempt(1).output.stat().st_size > 100 << 20
+    assert run.steps(1) == list(range(1, 301))
+    text = run.dir.attempt(1).output.read_bytes()
+    assert len(text) <= output.LIMIT
+    assert text.startswith(b"the flood of step 50\n")
+    assert b" bytes are left out here ...]\n" in text
+    assert text.endswith(b"the flood of step 290 is over\n")
 
 
 def test_a_line_of_fifty_megabytes_costs_that_line_only(run):

@@ -132,9 +132,12 @@ class Trainer:
         subprocess.run([sys.executable, "-c", code], check=True)
 
     def flood(self) -> None:
+        """A hundred megabytes; the step is named before and after them."""
+        print(f"the flood of step {self.step + 1}")
         for _ in range(100):
             sys.stdout.write("x" * 99 + "\n" * 1)
             sys.stdout.write(("y" * 127 + "\n") * 8192)
+        print(f"the flood of step {self.step + 1} is over", flush=True)
 
     def long_line(self) -> None:
         sys.stdout.write("z" * (50 << 20))
