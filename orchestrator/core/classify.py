@@ -30,6 +30,7 @@ LEAD_LONG = 10  # one of more records, or steps, is no herald
 EVIDENCE = 8  # readings that are kept of an excursion
 CONTEXT_STEPS = 1000  # what was said so many steps before may have to do with it
 LEVEL_POINTS = 16  # points that a reading of a raised level stands for, at least
+SMALL_PATIENCE = 2.5  # windows that a small rise must stand: shards of different difficulty are over by then
 TAIL = 64  # points of an open excursion that are remembered
 ACCEPT_POINTS = 4000  # an excursion that lasts so long without an answer is the new level
 
@@ -233,6 +234,8 @@ def _confirmed(policy: Policy, now: Excursion, point: Step) -> bool:
     if now.points < confirm.points or (now.quiet and not by_level) or lasted < min(confirm.for_, MASSIVE_STEPS):
         return False
     enough = SPARSE_POINTS - _flat(now)
+    if by_level and lasted < SMALL_PATIENCE * confirm.for_ and now.height < policy.spikes.persistent.minor.below:
+        return False
     if lasted < confirm.for_ or (now.points < enough and lasted > confirm.for_ * confirm.points):
         return _massive(now)
     return _raised(policy.spikes.persistent, now)
