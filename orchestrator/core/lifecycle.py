@@ -84,10 +84,17 @@ def launched(rules: Rules, state: State, fact: Launched) -> State:
     for incident in state.incidents:
         if incident.stage == "acting":
             state = put(state, staged(incident, "relaunched"))
-        elif incident.stage == "open":
+        elif incident.stage == "open" or _left_behind(state, incident, fact):
             cut = incident.cls not in FAILURES
             state = put(state, incident._replace(end=incident.end or incident.detected, stage="closed", cut=cut))
+            state = state._replace(waiting=tuple(number for number in state.waiting if number != incident.id))
     return move(state, "launched")
+
+
+def _left_behind(state: State, incident: Incident, fact: Launched) -> bool:
+    """Whether a spike that came before the job was ended for another one, and has no answer yet, needs one no more."""
+    unanswered = incident.stage == "confirmed" and incident.id in state.waiting and incident.cls not in FAILURES
+    return unanswered and incident.attempt < fact.attempt and fact.start_step < incident.onset_low
 
 
 def announced(rules: Rules, state: State, fact: Announced) -> State:
@@ -145,7 +152,9 @@ def exited(rules: Rules, state: State, fact: Exited) -> State:
     if fact.attempt != state.attempt:
         return state._replace(time=max(state.time, fact.time))
     asked = state.status == "stopping" or state.status in FINAL
-    comes_back = any(o.action.verb == "relaunch" and o.applied and o.status == "ordered" for o in state.actions)
+    ordered = [o.action for o in state.actions if o.applied and o.status == "ordered"]
+    # Not the one that began this very attempt, whose outcome may be told later than the attempt's end.
+    comes_back = any(action.verb == "relaunch" and action.attempt >= fact.attempt for action in ordered)
     state = move(state._replace(time=max(state.time, fact.time)), "exited")
     if comes_back:  # whoever wants it stopped stops the next attempt
         return state

@@ -1,6 +1,7 @@
 """A process is known by host, boot, pid and start time, never by its pid alone."""
 
 import contextlib
+import functools
 import os
 import socket
 from typing import Any
@@ -10,6 +11,7 @@ import psutil
 MARK = "ORCHESTRATE_MARK"  # in the environment of every process of one attempt
 
 
+@functools.cache
 def boot_id() -> str:
     """Names this boot of this host."""
     try:

@@ -7,11 +7,13 @@ trusted, what has no outcome is applied again, what was not decided yet is decid
 """
 
 import contextlib
+import gc
 import queue
 import signal
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
@@ -41,8 +43,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 NEWS = frozenset({"held", "failed", "stopped"})  # endings that a person wants to be told of
 SNAPSHOT = 50_000  # records between two snapshots of the state
 SECOND_THOUGHT = 3.0  # seconds between the first Ctrl-C and the leaving
-BEAT = 0.2  # seconds the loop waits at most: orders and the heartbeat are looked after in between
-Item: TypeAlias = Record | Exception
+LOOK = 0.2  # seconds between two looks at orders and the heartbeat, at least
+BEAT = 0.5  # seconds the loop waits at most
+Item: TypeAlias = list[Record] | Exception
 Listener: TypeAlias = Callable[[State, Fact], None]
 
 
@@ -55,7 +58,8 @@ class Supervisor:
 
     def __init__(self, config: Config, run: RunDir, loaded: Loaded, rules: Rules, listen: Listener) -> None:
         self._config, self._run, self._rules, self._listen = config, run, rules, listen
-        self._queue: queue.Queue[Item] = queue.Queue()
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()  # a signal's handler may put on it too
+        self._taken: deque[Record] = deque()  # off the queue, not worked through yet
         self._lease = Lease(run)
         wall, mono = time.time(), time.monotonic()
         self._clock: Callable[[], float] = lambda: wall + time.monotonic() - mono  # a clock that never jumps
@@ -75,7 +79,7 @@ class Supervisor:
         )  # fmt: skip
         self._storage = Storage(run, where, self._say, self._clock)
         self._actuator = Actuator(
-            self._world, lambda fact: self._queue.put(Record(fact)), self._clock, self._lease.held
+            self._world, lambda fact: self._queue.put([Record(fact)]), self._clock, self._lease.held
         )
         self._reaper = Reaper()
         self._look = 0.0
@@ -94,11 +98,13 @@ class Supervisor:
             changed = self._recover()
             self._actuator.start()
             self._take_up(changed)
+            gc.freeze()  # what is there now stays: looking through it again and again would be half of our cost
             while self.state.status not in FINAL or self.state.pending:
                 self._look_around()
                 self._work(self._next())
             return self.state
         finally:
+            gc.unfreeze()
             self._close()
             for number, handler in old:
                 signal.signal(number, handler)
@@ -155,18 +161,20 @@ class Supervisor:
     # --- the loop -------------------------------------------------------------------------------------
 
     def _next(self) -> Record | None:
-        try:
-            item = self._queue.get(timeout=BEAT)
-        except queue.Empty:
-            return None
-        if isinstance(item, Exception):
-            raise item
-        return item
+        if not self._taken:
+            try:
+                item = self._queue.get(timeout=BEAT)
+            except queue.Empty:
+                return None
+            if isinstance(item, Exception):
+                raise item
+            self._taken.extend(item)
+        return self._taken.popleft() if self._taken else None
 
     def _look_around(self) -> None:
         """What comes by no thread of its own: the heartbeat, signals, operators' orders, the time."""
         if time.monotonic() >= self._look:
-            self._look = time.monotonic() + BEAT
+            self._look = time.monotonic() + LOOK
             self._lease.beat()
             self._reaper.look()
             self._obey_orders()
@@ -176,8 +184,10 @@ class Supervisor:
             self._answer_signals()
         if self._detach_at is not None and time.monotonic() >= self._detach_at:
             raise Detached
+        if self._taken or not self._queue.empty():
+            return
         due = deadline(self._rules, self.state)
-        if due is not None and self._queue.empty() and self._clock() >= due:
+        if due is not None and self._clock() >= due:
             self._work(Record(Tick(self._clock())))
 
     def _obey_orders(self) -> None:
@@ -216,6 +226,8 @@ class Supervisor:
         if decisions:
             self._lease.check()
             self._set_levels()
+            if self.state.status == "stopping" and self.state.attempt in self._watches:
+                self._watches[self.state.attempt].hurry()
         for decision in decisions:
             self._journal.append(Record(decision))
         for decision in decisions:
@@ -270,7 +282,7 @@ class Supervisor:
 
     def _say(self, fact: Fact) -> None:
         """A fact of our own; one of a checkpoint must not count as read from telemetry."""
-        self._queue.put(Record(fact, OURS if isinstance(fact, Checkpoint) else None))
+        self._queue.put([Record(fact, OURS if isinstance(fact, Checkpoint) else None)])
 
     def _set_levels(self) -> None:
         """What the World is to write next; plain values, set before the actions that need them are ordered."""
@@ -280,10 +292,11 @@ class Supervisor:
 
     def _signal(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(signal.Signals(number).name)
+        self._queue.put([])
 
     def _close(self) -> None:
         for watch in self._watches.values():
-            watch.stopped.set()
+            watch.stop()
         self._actuator.finish()
         self._storage.finish()
         for thread in (*self._watches.values(), self._actuator, self._storage):

@@ -1,6 +1,7 @@
 """The eyes on one attempt: its telemetry as it grows, its checkpoints, its end. It only puts facts on the queue."""
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -24,8 +25,9 @@ from orchestrator.telemetry._text import Lines, fed
 from orchestrator.wire import TELEMETRY, read_json
 
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
-POLL = 0.1
-LOOK = 0.25  # seconds between two looks at the processes, which cost more than a look at a file
+POLL, POLL_MOST = 0.2, 0.5  # where every look finds something, ever more of it together: that costs hardly more
+HURRY = 0.05
+LOOK = 2.0  # seconds between two looks at the processes, which cost more than a look at a file
 CHUNK = 1 << 20
 FAR_PATIENCE = 15.0  # seconds without a count from a keeper on another host
 KEEPER_START = 20.0  # seconds after which a keeper that wrote nothing counts as dead
@@ -38,7 +40,7 @@ class Watch(threading.Thread):
     """
 
     def __init__(
-        self, folder: AttemptDir, attempt: int, place: tuple[int, int], put: Callable[[Record | Exception], None],
+        self, folder: AttemptDir, attempt: int, place: tuple[int, int], put: Callable[[list[Record] | Exception], None],
         clock: Callable[[], float], options: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__(name=f"watch-{attempt}", daemon=True)
@@ -53,38 +55,54 @@ class Watch(threading.Thread):
         self._archived = getattr(self._layout, "archive_path", lambda path, step: "")
         self._cwd, self._storage = str(options["cwd"]), options["storage"]
         self._lines = Lines()
+        self._path, self._gone = str(self._file), str(folder.exit)
         self._offset, self._known = place
         self._stepped = place != (0, 0)
         self._began = self._beaten = time.monotonic()
         self._beat: Any = None
         self._look = 0.0
-        self.stopped = threading.Event()
+        self._done = self._hurried = False
+        self._wake = threading.Event()
 
     def run(self) -> None:
-        """Until the attempt is over, or `stopped` is set."""
+        """Until the attempt is over, or `stop`."""
         try:
-            while not self.stopped.is_set():
-                record = self._ended()
+            pause = POLL
+            while not self._done:
+                record, found = self._ended(), False
                 while self._read():
-                    pass
+                    found = True
                 if record is not None:
                     self._last_words()
-                    self._put(Record(self._exit(record)))
+                    self._put([Record(self._exit(record))])
                     return
-                self.stopped.wait(POLL)
+                pause = HURRY if self._hurried else min(pause * 1.1, POLL_MOST) if found else POLL
+                self._wake.wait(pause)
+                self._wake.clear()
         except Exception as error:  # noqa: BLE001  a source's thread must not die unheard
             self._put(error)
+
+    def hurry(self) -> None:
+        """The attempt is being ended: its last words and its end are awaited."""
+        self._hurried = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._done = True
+        self._wake.set()
 
     # --- telemetry -----------------------------------------------------------------------------------
 
     def _read(self) -> bool:
         """Pass on what was appended; whether there may be more."""
         try:
-            if self._file.stat().st_size <= self._offset:
+            more = os.stat(self._path).st_size - self._offset
+            if more <= 0:
                 return False
-            with open(self._file, "rb") as file:
+            with open(self._path, "rb", buffering=0) as file:
                 file.seek(self._offset)
-                data = file.read(CHUNK)
+                data = file.read(min(more, CHUNK))
         except FileNotFoundError:
             return False
         if not data:
@@ -104,18 +122,20 @@ class Watch(threading.Thread):
     def _pass(self, facts: Sequence[Fact]) -> None:
         now, at = self._clock(), At(self._file.name, self._offset)
         self._sent = self._offset if facts else self._sent
-        for number, fact in enumerate(facts):
-            if self._known:
-                self._known -= 1
-                continue
+        known, self._known = min(self._known, len(facts)), max(self._known - len(facts), 0)
+        records: list[Record] = []
+        for fact in facts[known:]:
             if isinstance(fact, Step):
                 self._stepped = True
                 fact = fact._replace(time=now)
                 fact = traced(self._folder.path, fact) if fact.nonfinite else fact
             elif isinstance(fact, Checkpoint):
+                self._put(records)  # a look at a checkpoint takes its time
+                records = []
                 fact = self._verified(fact._replace(time=now, path=whole(fact.path, self._cwd)))
-            # Only the last fact of what was read together moves the place to read on from: nothing is lost.
-            self._put(Record(fact, at if number == len(facts) - 1 else None))
+            records.append(Record(fact))
+        if records:  # only the last fact of what was read together moves the place to read on from: nothing is lost
+            self._put([*records[:-1], records[-1]._replace(at=at)])
 
     def let_go(self, journaled: int, sync: Callable[[], None]) -> None:
         """The job's output up to where its facts are journaled gives back its room on the disk; called by the loop."""
@@ -140,7 +160,7 @@ class Watch(threading.Thread):
 
     def _ended(self) -> dict[str, Any] | None:
         """The exit record, or one made here when the keeper was killed and nothing of the job is left."""
-        if self._folder.exit.exists() and (record := read_json(self._folder.exit)) is not None:
+        if os.path.exists(self._gone) and (record := read_json(self._gone)) is not None:
             return dict(record)
         now = time.monotonic()
         if now < self._look:
@@ -153,7 +173,7 @@ class Watch(threading.Thread):
         if not here(process):
             return self._far(process)
         # Without a keeper the job goes on; what it leaves behind is ended here.
-        if alive(process["keeper"]) or alive(process) or self._folder.exit.exists():
+        if alive(process["keeper"]) or alive(process) or os.path.exists(self._gone):
             return None
         launch = read_json(self._folder.launch) or {}
         left = marked(launch.get("env", {}).get(MARK, ""))
@@ -174,6 +194,5 @@ class Watch(threading.Thread):
 
     def _exit(self, record: dict[str, Any]) -> Exited:
         cause, why = cause_of(record, self._folder.output, self._folder.error, self._stepped)
-        for fact in self._storage.last_words(self._attempt, cause):
-            self._put(Record(fact))
+        self._put([Record(fact) for fact in self._storage.last_words(self._attempt, cause)])
         return Exited(self._attempt, record.get("code"), record.get("signal"), cause, why, self._clock())

@@ -25,6 +25,7 @@ VERSION = 1
 _TAGS = {fact.__name__.lower(): fact for fact in FACTS}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_REQUIRED = object()
 
 
 class At(NamedTuple):
@@ -78,13 +79,18 @@ def _make(cls: Any, fields: dict[str, Any]) -> Any:
 
 def to_json(value: Any) -> Any:
     """A fact's fields as plain JSON values; what equals its default is left out."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        defaults = value._field_defaults  # type: ignore[attr-defined]
-        pairs = zip(value._fields, value, strict=True)
-        return {name: to_json(item) for name, item in pairs if name not in defaults or item != defaults[name]}
-    if isinstance(value, tuple):
-        return [to_json(item) for item in value]
-    return value
+    if not isinstance(value, tuple):
+        return value
+    if hasattr(value, "_fields"):
+        told = zip(value._fields, value, _defaults(type(value)), strict=True)
+        return {name: to_json(item) for name, item, default in told if item is not default and item != default}
+    return [to_json(item) for item in value]
+
+
+@cache
+def _defaults(cls: Any) -> tuple[Any, ...]:
+    """The default of each field; something that nothing equals where there is none."""
+    return tuple(cls._field_defaults.get(name, _REQUIRED) for name in cls._fields)
 
 
 def from_json(tag: str, body: dict[str, Any]) -> Fact:

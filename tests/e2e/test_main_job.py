@@ -1,21 +1,16 @@
 """The main job for real: torchrun, two gloo ranks, DCP; the short form of tests/e2e/faults.py."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
-import psutil
 import pytest
 
 from orchestrator.config import RunDir
-from orchestrator.core.facts import Launched, Step
+from orchestrator.core.facts import Launched
 from orchestrator.review.replay import replay
 from orchestrator.store import journal
 from orchestrator.store.policy_text import checked, load_text
 from tests.e2e import faults
+from tests.e2e.crash_points import disturbed
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -36,32 +31,15 @@ def test_the_bad_batch_is_recorded_and_the_bad_shard_is_rolled_back(tmp_path):
     assert recorded["agrees"] is True
 
 
-def test_a_killed_supervisor_leaves_training_alone_and_the_same_command_adopts_it(tmp_path):
-    folder = tmp_path / "run"
-    words = ["run", "conf=pretrain.yaml", f"run.dir={folder}", "faults=none", "steps=300", "seed=3"]
-    command = [sys.executable, "-m", "orchestrator.cli", *words]
-    first = subprocess.Popen(command, cwd=faults.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    telemetry = folder / "attempts" / "0001" / "telemetry.jsonl"
-    _await(lambda: telemetry.exists() and b'"step":60,' in telemetry.read_bytes())
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    job = json.loads((folder / "attempts" / "0001" / "process.json").read_text())["pid"]
-    seen = telemetry.stat().st_size
-    _await(lambda: telemetry.stat().st_size > seen)
-    assert psutil.pid_exists(job)
-    assert faults.command(*words, timeout=400).returncode == 0
-    facts = [record.fact for record in journal.read(RunDir(folder).journal).records]
-    assert [fact.pid for fact in facts if isinstance(fact, Launched)] == [job]
-    assert [fact.step for fact in facts if isinstance(fact, Step)] == list(range(1, 301))
-    assert faults.left(folder) == []
+def test_a_supervisor_killed_at_any_point_leaves_training_alone_and_the_same_command_adopts_it(tmp_path):
+    """After the launch's outcome, the rollback's decision and an outcome of it; everywhere: tests.e2e.crash_points."""
+    ended = disturbed(tmp_path / "run", (2, 5, 7), "faults=bad_shard", "steps=600")
+    assert ended.deaths == 3
+    assert faults.saved(ended.run), ended.run.status["incidents"]
+    assert ended.steps()[2] == list(range(ended.steps()[2][0], 601))
+    assert len({fact.pid for fact in ended.facts() if isinstance(fact, Launched)}) == 2
+    assert faults.left(ended.run.folder) == []
 
 
 def _policy_of(folder):
     return checked(load_text(journal.header_of(RunDir(folder).journal)["policy"], "policy", None))
-
-
-def _await(condition, within=240.0):
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)

@@ -36,7 +36,7 @@ def test_after_the_loss_of_everything_the_same_command_goes_on_from_the_checkpoi
     interrupted(run.lay_out(rate=200))
     state = run.supervise()
     assert (state.status, state.attempt, state.step) == ("completed", 2, 300)
-    assert state.attempts[1].start_step == len(run.steps(1)) // 20 * 20
+    assert 60 <= state.attempts[1].start_step <= len(run.steps(1)) <= state.attempts[1].start_step + 20
 
 
 def test_a_job_of_an_earlier_boot_of_this_host_is_gone(run):
