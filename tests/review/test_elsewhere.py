@@ -104,6 +104,7 @@ def test_a_bucket_of_an_object_store(tmp_path, monkeypatch):
     with served() as (bucket, address):
         for name, value in (("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s"), ("ENDPOINT_URL", address)):
             monkeypatch.setenv(f"AWS_{name}", value)
+        fsspec.get_filesystem_class("s3").clear_instance_cache()  # one with another server of another test
         s3 = fsspec.filesystem("s3", skip_instance_cache=True)
         s3.mkdir("kept")
         s3.put_file(str(wire(tmp_path / "night.jsonl", messages(raised, 3400))), "kept/night.jsonl")
