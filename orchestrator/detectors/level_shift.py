@@ -21,6 +21,7 @@ REFERENCE = 16  # blocks of the level before
 KEEP = LAG + 2 * REFERENCE
 YOUNG = 24  # blocks before anything is judged
 SHARE = 0.75  # of the newest blocks must stand above half the limit, and the last one too
+LOW_BLOCKS = 2.5  # so many blocks of the old level end the walk back to the onset
 GRAINS = 1.5  # steps of a rounded value that are no rise
 
 
@@ -39,7 +40,7 @@ class LevelShift:
     """Flags newest blocks above the level before by `above` and `sigmas` errors, or above the best one by `rise`."""
 
     above: Share = 0.005
-    sigmas: Real = 6.0
+    sigmas: Real = 5.5
     rise: Share = 0.08
 
     def start(self) -> State:
@@ -128,6 +129,8 @@ class LevelShift:
             total += block - line
             if total > most:
                 onset, most = begin, total
+            elif total < most - LOW_BLOCKS * (line - base):  # what lies before them is another story
+                break
         single = spread * sqrt(BLOCK) / 1.2533  # the deviation of one point, from that of a median of eight
         return Reading("level_shift", "loss", "level", step, level, base, limit, single, onset=onset)
 
@@ -145,7 +148,8 @@ def _yardstick(blocks: tuple[float, ...]) -> tuple[float, float]:
     total = sum(r * r for r in residuals)
     spread = max(robust, min(sqrt(total / len(residuals)), 2.0 * robust))  # the first alone is too often too small
     rho = sum(a * b for a, b in pairwise(residuals)) / total if total > 0.0 else 0.0
-    return spread, min(max(rho, 0.0), 0.9)
+    # Of so few blocks a correlation of one standard error is none (Bartlett, 1946).
+    return spread, min(max(rho - 1.0 / sqrt(len(residuals)), 0.0), 0.9)
 
 
 Plugin = LevelShift

@@ -155,7 +155,7 @@ def test_the_onset_of_a_level_is_where_it_rose_though_one_block_of_it_lies_low()
     """Eight points of the raised level look like the old one; the rise began before them."""
     detector = registry.detector({"kind": "level_shift"})
     state, onsets = detector.start(), []
-    for point in losses((320, 2.0), (32, 2.03), (8, 2.0), (88, 2.03)):
+    for point in losses((320, 2.0), (32, 2.03), (8, 2.0), (40, 2.03)):
         state, reading = detector.update(state, point)
         onsets += [reading.onset] if reading else []
     assert onsets
