@@ -71,6 +71,12 @@ def quiet(run: Run) -> bool:
     return run.code == 0 and low and verbs <= {"record"} and run.status["attempt"] == 1
 
 
+def recorded(run: Run) -> bool:
+    """The batch is recorded, whatever its severity, and nothing else is done."""
+    done = [(i["class"], [a["verb"] for a in i["actions"]]) for i in run.status["incidents"]]
+    return run.code == 0 and done == [("isolated", ["record"])] and run.status["attempt"] == 1
+
+
 def saved(run: Run) -> bool:
     """The bad batch recorded, the bad shard rolled back, cut, left out; the run completed."""
     level = [i for i in run.status["incidents"] if i["class"] == "persistent"]
@@ -123,7 +129,7 @@ def held(run: Run) -> bool:
 
 
 MUST: dict[str, Callable[[Run], bool]] = {
-    "none": quiet, "bad_batch": quiet, "default": saved, "bad_shard": saved, "lr_too_high": rate_mended, "nan": skipped,
+    "none": quiet, "bad_batch": recorded, "default": saved, "bad_shard": saved, "lr_too_high": rate_mended, "nan": skipped,
     "nan_weights": rolled_back, "bad_rank": named, "crash": relaunched("crash"), "hang": relaunched("hang"),
     "crash_again": held, "nan_again": held,
 }  # fmt: skip
