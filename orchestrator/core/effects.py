@@ -172,7 +172,10 @@ def refused(rules: Rules, state: State, fact: Exited) -> State | None:
 
 def followed(rules: Rules, state: State, point: Step) -> State:
     """One record more of a run whose policy has a schedule: a rate that is not the planned one is told, once."""
-    if point.lr is None or any(o.action.id in state.unproved and o.action.verb == "lr" for o in state.actions):
+    moving = any(
+        o.action.verb == "lr" and (o.status == "ordered" or o.action.id in state.unproved) for o in state.actions
+    )
+    if point.lr is None or moving or state.status != "running":
         return state
     wanted = _scheduled(rules, state, point.step)
     if abs(point.lr - wanted) <= OFF * wanted or _beside(rules, state, point.lr, point.step):

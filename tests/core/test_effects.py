@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import registry
-from orchestrator.core.facts import Announced, Exited, Fact, Launched, Step
+from orchestrator.core.facts import Action, Announced, Exited, Fact, Launched, Step
 from orchestrator.core.policy import Policy
 from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Ordered, State
@@ -187,6 +187,22 @@ def test_a_rate_beside_the_schedule_is_told_once_and_not_answered(factor: float,
     assert [(i.severity, i.detected <= 30) for i in told] == ([("low", True)] if seen else [])
     assert state.status == "completed"
     assert [ordered.action.verb for ordered in state.actions] == ["relaunch"]
+
+
+def test_the_steps_of_a_trainer_that_is_slow_to_stop_are_not_held_against_the_cut_to_come() -> None:
+    """The rollback's cut is decided, the trainer goes on for forty steps at the rate before it."""
+
+    class Slow(Job):
+        def _do(self, action: Action) -> None:
+            if action.verb == "stop":
+                for _ in range(40):
+                    super()._step()
+            super()._do(action)
+
+    known = policy("tiny_gpt", checkpoints__healthy_after="50 steps")
+    state = Slow(registry.bind(known), spiked(), 600).run()
+    assert (state.status, state.attempt) == ("completed", 2)
+    assert "lr_mismatch" not in classes(state)
 
 
 def test_a_quarantine_that_has_expired_is_not_carried_into_the_next_launch() -> None:
