@@ -172,9 +172,8 @@ def refused(rules: Rules, state: State, fact: Exited) -> State | None:
 
 def followed(rules: Rules, state: State, point: Step) -> State:
     """One record more of a run whose policy has a schedule: a rate that is not the planned one is told, once."""
-    moving = any(
-        o.action.verb == "lr" and (o.status == "ordered" or o.action.id in state.unproved) for o in state.actions
-    )
+    cuts = [o for o in state.actions if o.action.verb == "lr"]
+    moving = any(o.status == "ordered" or o.action.id in state.unproved for o in cuts)
     if point.lr is None or moving or state.status != "running":
         return state
     wanted = _scheduled(rules, state, point.step)

@@ -200,7 +200,13 @@ def test_the_steps_of_a_trainer_that_is_slow_to_stop_are_not_held_against_the_cu
             super()._do(action)
 
     known = policy("tiny_gpt", checkpoints__healthy_after="50 steps")
-    state = Slow(registry.bind(known), spiked(), 600).run()
+    assert known.schedule is not None
+    own = known.schedule
+
+    def planned(attempt: int, step: int) -> dict[str, object]:
+        return {"lr": rate(own, step) * phase_factor(known.phases, step) if attempt == 1 else None}
+
+    state = Slow(registry.bind(known), spiked(planned), 600).run()
     assert (state.status, state.attempt) == ("completed", 2)
     assert "lr_mismatch" not in classes(state)
 

@@ -129,8 +129,9 @@ def held(run: Run) -> bool:
 
 
 MUST: dict[str, Callable[[Run], bool]] = {
-    "none": quiet, "bad_batch": recorded, "default": saved, "bad_shard": saved, "lr_too_high": rate_mended, "nan": skipped,
-    "nan_weights": rolled_back, "bad_rank": named, "crash": relaunched("crash"), "hang": relaunched("hang"),
+    "none": quiet, "bad_batch": recorded, "default": saved, "bad_shard": saved, "lr_too_high": rate_mended,
+    "nan": skipped, "nan_weights": rolled_back, "bad_rank": named, "crash": relaunched("crash"),
+    "hang": relaunched("hang"),
     "crash_again": held, "nan_again": held,
 }  # fmt: skip
 
