@@ -1,9 +1,11 @@
 """On a real Slurm of two nodes: submitted, relaunched inside the allocation, taken away, requeued, resumed."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,13 +53,13 @@ def submit(cluster: Cluster, *arguments: str) -> str:
     return done.stdout.split()[1].rstrip(":")
 
 
-def scripted(cluster: Cluster, run: Run, *troubles: dict, time: str = "10:00", notice: int = 60, more: str = "",
+def scripted(cluster: Cluster, run: Run, *troubles: dict, limit: str = "10:00", notice: int = 60, more: str = "",
              **script) -> str:  # fmt: skip
     """A run of the scripted trainer on both nodes; `more` is added to its policy."""
     script = {"total": 300, "rate": 100, "every": 20, "troubles": troubles, **script}
     (run.folder / "script.json").write_text(json.dumps(script))
     (run.folder / "policy.yaml").write_text(POLICY + more)
-    conf = CONF.format(dir=run.folder, trainer=TRAINER, python=sys.executable, time=time, notice=notice)
+    conf = CONF.format(dir=run.folder, trainer=TRAINER, python=sys.executable, time=limit, notice=notice)
     (run.folder / "job.yaml").write_text(conf)
     return submit(cluster, f"conf={run.folder / 'job.yaml'}")
 
@@ -69,9 +71,22 @@ def over(cluster: Cluster, job: str, within: float = 120) -> dict[str, str]:
 
 
 def again(cluster: Cluster, job: str) -> None:
-    """A requeued job waits two minutes; here it need not, but in the second of its end it would be refused."""
+    """A requeued job waits two minutes; here it need not, but in the second of its end it would be refused.
+
+    Said again where Slurm, still at its requeueing, has set the two minutes after it was told.
+    """
     cluster.wait_for(lambda: cluster.job(job)["JobState"] == "PENDING", 90)
-    cluster.said("scontrol", "update", f"jobid={job}", "StartTime=now+2")
+    told = -math.inf
+
+    def started() -> bool:
+        nonlocal told
+        waits = cluster.job(job)["JobState"] == "PENDING"
+        if waits and time.monotonic() > told + 10:
+            cluster.said("scontrol", "update", f"jobid={job}", "StartTime=now+2")
+            told = time.monotonic()
+        return not waits
+
+    cluster.wait_for(started, 90)
 
 
 def facts(run: Run, kind: type) -> list:
@@ -100,7 +115,7 @@ def test_a_rollback_inside_the_allocation(cluster, run):
 
 @pytest.mark.parametrize("sent", ["by hand", pytest.param("before the limit", marks=long)])
 def test_the_notice_saves_requeues_and_resumes_at_that_step(cluster, run, sent):
-    limit = {"time": "2:00", "notice": 90} if sent == "before the limit" else {}
+    limit = {"limit": "2:00", "notice": 90} if sent == "before the limit" else {}
     job = scripted(cluster, run, total=100_000, rate=20, **limit)
     cluster.wait_for(lambda: len(run.steps(1)) > 20)
     if not limit:  # the same signal to the same process
