@@ -10,13 +10,14 @@ promoted while it is open (CLASS_RANK never falls), and closes when the old leve
 """
 
 import math
+from statistics import median
 from typing import Literal
 
 from orchestrator.core.facts import Reading, Step, made
 from orchestrator.core.planned import LR_STEPS, enter_phase, forgive, rate_seen
 from orchestrator.core.policy import Persistent, Policy, Rules
 from orchestrator.core.schedule import phase_at
-from orchestrator.core.watch import CLASS_RANK, Change, Excursion, Lead, SpikeClass, Watch, median, rebase
+from orchestrator.core.watch import CLASS_RANK, Change, Excursion, Lead, SpikeClass, Watch, rebase
 
 QUIET_POINTS = 5  # so many points back at the old level end an excursion; a shorter dip does not split it
 QUIET_STEPS = 50  # in a sparse log so many steps do

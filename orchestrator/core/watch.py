@@ -1,6 +1,7 @@
 """What is remembered of the stream of steps: the detectors' states, the old level, what is open now. Pure."""
 
 import math
+from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Reading
@@ -107,10 +108,3 @@ def rescaled(rules: Rules, watch: Watch, factor: float) -> Watch:
     """The same level in another unit: the detectors learn anew."""
     level = None if watch.level is None else watch.level * factor
     return rebase(rules, watch)._replace(level=level, previous=None)
-
-
-def median(values: tuple[float, ...]) -> float:
-    """The middle value; of an even number the mean of the two."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])

@@ -12,7 +12,19 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from orchestrator import wire
-from orchestrator.core.facts import Announced, Batch, Checkpoint, Ended, Eval, Fact, Ranks, Step, ranks_of, step_of
+from orchestrator.core.facts import (
+    Announced,
+    Batch,
+    Checkpoint,
+    Ended,
+    Eval,
+    Fact,
+    Ranks,
+    Step,
+    made,
+    ranks_of,
+    step_of,
+)
 from orchestrator.telemetry._attempts import Attempts
 from orchestrator.telemetry._line import unmask
 
@@ -186,7 +198,7 @@ def _step(attempt: int, m: Record) -> Step:
         m.loss_scale, m.tokens, m.tokens_seen, m.update_norm, m.param_norm, m.replicas_odd,
         m.nonfinite_names, m.nonfinite_module, batch,
     )  # fmt: skip
-    return tuple.__new__(Step, fields)
+    return made(Step, fields)
 
 
 def _batch(told: Any) -> Batch | None:
