@@ -32,6 +32,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=1,bf_interval=1
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
