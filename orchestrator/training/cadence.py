@@ -20,7 +20,9 @@ NEVER = 1 << 62  # a step that is not reached
 
 
 class Cadence:
-    """Decides on rank 0; the other ranks are told."""
+    """Decides on rank 0; the other ranks are told. `total` is the run's last step, where it is known."""
+
+    total: int | None = None
 
     def __init__(self, policy: Policy | None, start: int = 0) -> None:
         every = Every(0.0, "steps") if policy is None else policy.checkpoints.every
@@ -42,9 +44,9 @@ class Cadence:
         return self._policy is not None and checkpoint_due(self._policy, step, self._last, directive.dense_until)
 
     def after(self, step: int, directive: Directive) -> int:
-        """The next step at which the cadence in steps wants a checkpoint."""
+        """The next step at which the cadence in steps wants a checkpoint, or the run ends."""
         due = None if self._policy is None else next_checkpoint(self._policy, step, directive.dense_until)
-        return NEVER if due is None else due
+        return min((later for later in (due, self.total) if later is not None and later > step), default=NEVER)
 
     @property
     def measured(self) -> bool:

@@ -19,9 +19,10 @@ from orchestrator.training.data import quarantined
 from orchestrator.training.gathered import Gathered
 from orchestrator.training.guard import Guard, Manner
 from orchestrator.training.inbox import Inbox
+from orchestrator.training.link import link
 from orchestrator.training.meeting import Place, Terms, meet
 from orchestrator.training.orders import NOW, SAVE, Desk, Orders
-from orchestrator.training.ranks import Link, Shards
+from orchestrator.training.ranks import Shards
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.run import Batch, Run
 from orchestrator.training.seen import number
@@ -87,9 +88,9 @@ class Live(Run):
         if self._terms.world == 1 and device.type == "cpu" and desk is not None:
             return Solo(self._shield, self._stream, desk, self.guard.take)
         shards = Shards(self._place.run_dir, self._place.attempt)
-        link = Link(self._place.rank, self._terms.world, device if _on_device() else torch.device("cpu"))
+        exchange = link(self._place.rank, self._terms.world, device)
         gathered = Gathered(shards, Replicas(self._optimizers))
-        return Team(self._shield, self._stream, desk, Parts(link, gathered, self.guard.take))
+        return Team(self._shield, self._stream, desk, Parts(exchange, gathered, self.guard.take))
 
     def _begin(self, step: int) -> None:
         self._start = self._last = step
@@ -265,7 +266,7 @@ class Live(Run):
             self._stream.send({"type": "eval", "step": step, "name": name, "loss": loss, "time": time.time()})
 
     def _announce(self, start: int) -> None:
-        self._announced = True
+        self._announced, self._cadence.total = True, self._total
         if self._place.rank:
             return
         message = {
@@ -293,11 +294,6 @@ class Live(Run):
 
 def _root(run_dir: Path) -> str:
     return os.environ.get(wire.CHECKPOINTS) or str(run_dir / "checkpoints")
-
-
-def _on_device() -> bool:
-    """Whether the exchange has to happen in the accelerator's memory: the group has no backend for the CPU's."""
-    return not dist.is_initialized() or "gloo" not in str(dist.get_backend_config(dist.group.WORLD)).lower()
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,6 @@
-"""One small all-gather a step: losses and shard hashes come in, rank 0's directives go out.
+"""What one rank tells the others of a step, as a row of numbers: its loss, norm and shard hashes, and rank 0's orders.
 
-A row is float64; a shard's hash has 52 bits, so it survives the trip exactly. On an accelerator nothing is
-waited for: what a step sends is read when the next one comes.
+A row is float64; a shard's hash has 52 bits, so it survives the trip exactly.
 """
 
 import hashlib
@@ -12,7 +11,6 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from orchestrator import wire
@@ -21,13 +19,16 @@ SLOTS = 8  # shard hashes a rank can send a step
 SHOWN = 64  # ranks whose values are listed one by one
 ODD_MADS, ODD_MOST = 8.0, 16  # a summary names ranks farther than this from the median, the worst first
 LOOKUPS = 16  # side files read a step
-WIDTH = 10 + SLOTS
+WIDTH = 11 + SLOTS
 HAS_LOSS, HAS_NORM, SKIPPED, HAS_SUM = 1, 2, 4, 32
 LOSS, NORM, BAD, COUNT, SUM, HASHES = 1, 2, 3, 4, 5, 6
 
 
 class Row(NamedTuple):
-    """One rank's part of the exchange; of the last four only rank 0's count."""
+    """One rank's part of the exchange; of the last five only rank 0's count, in the last row of a block.
+
+    `until` is the step after which the next block ends.
+    """
 
     flags: int = 0
     loss: float = 0.0
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     clip_scale: float = 1.0
     due: int = 0
     stop: int = 0
+    until: int = 0
 
     def packed(self) -> tuple[float, ...]:
         """The row as WIDTH numbers."""
@@ -48,82 +50,13 @@ class Row(NamedTuple):
 
 
 _PAD = (0,) * SLOTS
-_ROW = Struct(f"={WIDTH}d")
+LAYOUT = Struct(f"={WIDTH}d")
 Rows: TypeAlias = Tensor | list[tuple[float, ...]]  # of all ranks; of up to SHOWN as numbers
 
 
 def hash_of(shard: str) -> int:
     """A stable 52-bit hash of a shard's name."""
     return int.from_bytes(hashlib.blake2b(shard.encode(), digest_size=7).digest(), "big") >> 4
-
-
-class Link:
-    """The exchange over the job's own process group; alone it only carries values off the device.
-
-    In the CPU's memory both ends are buffers made once: few ranks' rows go in and come out as numbers, without tensors.
-    """
-
-    def __init__(self, rank: int, world: int, device: torch.device, late: bool | None = None) -> None:
-        self.rank, self._world, self._device = rank, world, device
-        self._cuda = device.type == "cuda"
-        self.late = device.type != "cpu" if late is None else late
-        self._sent: tuple[Any, Tensor, Any] | None = None
-        self._out, self._in = bytearray(_ROW.size), bytearray(_ROW.size * world)
-        self._own = torch.frombuffer(self._out, dtype=torch.float64)
-        self._rows = torch.frombuffer(self._in, dtype=torch.float64) if world > 1 else self._own
-
-    def exchange(self, ticket: Any, row: Row, loss: Any, norm: Any, replica: Any = None) -> tuple[Any, Rows] | None:
-        """Send this rank's row; get a ticket back with the rows of all ranks, WIDTH numbers each, off the device.
-
-        `loss`, `norm` and `replica`, where they are tensors, are filled into the row on the device. On an accelerator
-        the ticket is the one of the step before, None at the first.
-        """
-        _ROW.pack_into(self._out, 0, *row.packed())
-        if not self.late:
-            if self._world > 1:
-                _gather_rows(self._rows, self._own)
-            if self._world <= SHOWN:
-                return ticket, list(_ROW.iter_unpack(self._in if self._world > 1 else self._out))
-            return ticket, self._rows.view(self._world, WIDTH).clone()
-        own = (self._own.pin_memory() if self._cuda else self._own).to(self._device, non_blocking=True)
-        for slot, value in ((LOSS, loss), (NORM, norm), (SUM, replica)):
-            if isinstance(value, Tensor):
-                own[slot] = value.detach().to(torch.float64)
-        gathered = self._gather(own)
-        here = torch.empty(gathered.shape, dtype=torch.float64, pin_memory=self._cuda)
-        here.copy_(gathered, non_blocking=self._cuda)
-        back = self.flush()
-        self._sent = (ticket, here, _mark() if self._cuda else None)
-        return back
-
-    def flush(self) -> tuple[Any, Rows] | None:
-        """What was sent and not yet read, waiting for it; None when there is nothing."""
-        if self._sent is None:
-            return None
-        ticket, here, event = self._sent
-        self._sent = None
-        if event is not None:
-            event.synchronize()
-        return ticket, list(map(tuple, here.tolist())) if self._world <= SHOWN else here
-
-    def _gather(self, own: Tensor) -> Tensor:
-        if self._world == 1:
-            return own.view(1, WIDTH)
-        rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=own.device)
-        _gather_rows(rows, own)
-        return rows.view(self._world, WIDTH)
-
-
-def _gather_rows(rows: Tensor, own: Tensor) -> None:
-    # The same call; newer versions of torch warn under the older name, which costs more than the call.
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(rows, own)
-
-
-def _mark() -> Any:
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return event
 
 
 class Shards:

@@ -13,8 +13,9 @@ from orchestrator.training.cadence import Cadence
 from orchestrator.training.gathered import Gathered
 from orchestrator.training.guard import UNJUDGED, Done
 from orchestrator.training.inbox import Directive, Inbox
+from orchestrator.training.link import DeviceLink
 from orchestrator.training.orders import Desk, Orders
-from orchestrator.training.ranks import HAS_SUM, LOOKUPS, SLOTS, Link, Row, Shards, block, hash_of
+from orchestrator.training.ranks import HAS_SUM, LOOKUPS, SLOTS, Row, Shards, block, hash_of
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.seen import Seen
 from orchestrator.training.shield import Shield
@@ -118,7 +119,7 @@ class Late:
         self.attempt = attempt
         self.cadence = Cadence(None)
         inbox = Inbox(attempt.folder / wire.DIRECTIVE, 1, Directive())
-        link = Link(0, 1, torch.device("cpu"), late=True)
+        link = DeviceLink(0, 1, torch.device("cpu"))
         stream = Stream(wire.telemetry_file(attempt.run_dir, 1))
         gathered = Gathered(Shards(attempt.run_dir, 1), Replicas(()))
         self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(link, gathered, self.take))
@@ -156,7 +157,7 @@ def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) 
 def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
     late = Late(attempt)
     broken = Row(flags=16)
-    late.team._taken(Seen(1, 0.0, (), {}, ((), UNJUDGED)), [Row().packed(), broken.packed()])
+    late.team._taken([Seen(1, 0.0, (), {}, ((), UNJUDGED))], [[Row().packed(), broken.packed()]])
     assert "gradient guard" in late.team._shield.asleep
 
 
@@ -171,7 +172,7 @@ def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
 def test_replicas_that_part_are_named_and_parts_of_one_model_are_not(attempt: Attempt) -> None:
     def told(team: Team, *sums: float) -> object:
         rows = [Row(flags=HAS_SUM, replica=value).packed() for value in sums]
-        team._taken(Seen(100, 0.0, (), {}, ((), UNJUDGED)), rows)
+        team._taken([Seen(100, 0.0, (), {}, ((), UNJUDGED))], [rows])
         team.flush()
         return attempt.messages("step")[-1].get("replicas_odd")
 

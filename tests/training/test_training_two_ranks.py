@@ -48,11 +48,11 @@ def lines(run_dir: Path, rank: int, attempt: int = 1) -> list[dict[str, Any]]:
 
 def test_ranks_save_and_stop_at_the_same_step(run_dir: Path) -> None:
     first, second = seen(run_dir, "replicated")
-    assert first["saved"] == second["saved"] == [5, 12]
-    assert first["last"] == second["last"] == 12
+    assert first["saved"] == second["saved"] == [6, 13]  # asked for at 5 and 12: orders reach all a step later
+    assert first["last"] == second["last"] == 13
     assert first["weights"] == second["weights"]
     assert lines(run_dir, 0)[-1]["status"] == "stopped"
-    for step in (5, 12):
+    for step in (6, 13):
         marker = wire.read_json(run_dir / "checkpoints" / f"step-{step}" / wire.COMPLETE)
         assert (marker["world_size"], marker["finite"]) == (2, True)
 

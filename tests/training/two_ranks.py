@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import orchestrator
 from orchestrator import wire
-from orchestrator.training import inbox
+from orchestrator.training import inbox, team
 
 
 def direct(**levels: object) -> None:
@@ -103,7 +103,7 @@ def sharded(rank: int) -> dict[str, object]:
 
 
 def main() -> None:
-    inbox.POLL_SECONDS = 0.0  # every step looks, so that the test knows at which step a directive acts
+    inbox.POLL_SECONDS = team.HOLD_SECONDS = 0.0  # every step looks, so that the test knows when a directive acts
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()

@@ -23,7 +23,7 @@ import torch.multiprocessing as mp
 
 import orchestrator
 from orchestrator import wire
-from orchestrator.training import guard, ranks
+from orchestrator.training import guard, link
 from orchestrator.training.guard import Guard
 from orchestrator.training.live import Live
 from orchestrator.training.ranks import WIDTH
@@ -60,7 +60,7 @@ def bare() -> Callable[[int], None]:
         optimizer.step()
         optimizer.zero_grad()
         loss.item()
-        ranks._gather_rows(rows, own)
+        link._gather(rows, own)
 
     return step
 
@@ -119,7 +119,7 @@ def inside(step: Callable[[int], None], first: int) -> float:
 
     for owner, name in ((Live, "step"), (Guard, "_judge"), (Guard, "_scale_rates"), (Guard, "_put_back")):
         timing(owner, name, 1.0)
-    for owner, name in ((ranks, "_gather_rows"), (Guard, "_measured"), (guard, "_shrink")):
+    for owner, name in ((link, "_gather"), (Guard, "_measured"), (guard, "_shrink")):
         timing(owner, name, -1.0)
     took = []
     for number in range(first, first + ROUNDS * BLOCK):
@@ -132,16 +132,16 @@ def inside(step: Callable[[int], None], first: int) -> float:
 def counted(step: Callable[[], None]) -> int:
     """How many collectives one step makes."""
     calls = 0
-    own = ranks._gather_rows
+    own = link._gather
 
     def counting(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
         return own(*args, **kwargs)
 
-    ranks._gather_rows = counting
+    link._gather = counting
     step()
-    ranks._gather_rows = own
+    link._gather = own
     return calls
 
 
