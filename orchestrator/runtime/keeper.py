@@ -24,6 +24,7 @@ import psutil
 from orchestrator.config import AttemptDir
 from orchestrator.runtime.identity import identity
 from orchestrator.runtime.output import shorten
+from orchestrator.runtime.priority import WATCHING, give_way
 from orchestrator.wire import read_json, write_json
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -55,6 +56,7 @@ def main(folder: str) -> int:
         why = f"{launch['command'][0]}: {error.strerror}"
         write_json(attempt.exit, {"code": None, "signal": None, "spawn": why, "time": time.time()})
         return 0
+    give_way(WATCHING)
     write_json(attempt.process, {**identity(job.pid), "keeper": identity(os.getpid())})
     code = _Wait(job, attempt, asked, launch).run(wake)
     left = _sweep(LEFTOVER_GRACE if not asked else 0.5)

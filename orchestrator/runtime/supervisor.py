@@ -30,6 +30,7 @@ from orchestrator.registry import load as plugin
 from orchestrator.runtime import orders, retention
 from orchestrator.runtime.actuator import Actuator
 from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.priority import WATCHING, giving_way
 from orchestrator.runtime.reaper import Reaper
 from orchestrator.runtime.storage import Place, Storage
 from orchestrator.runtime.watch import TOLD, Watch
@@ -44,7 +45,7 @@ NEWS = frozenset({"held", "failed", "stopped"})  # endings that a person wants t
 SNAPSHOT = 50_000  # records between two snapshots of the state
 SECOND_THOUGHT = 3.0  # seconds between the first Ctrl-C and the leaving
 LOOK = 0.2  # seconds between two looks at orders and the heartbeat, at least
-BEAT = 0.5  # seconds the loop waits at most
+BEAT = 1.0  # seconds the loop waits at most
 Item: TypeAlias = list[Record] | Exception
 Listener: TypeAlias = Callable[[State, Fact], None]
 
@@ -96,12 +97,13 @@ class Supervisor:
         old = [(number, signal.signal(number, self._signal)) for number in SIGNALS]
         try:
             changed = self._recover()
-            self._actuator.start()
-            self._take_up(changed)
-            gc.freeze()  # what is there now stays: looking through it again and again would be half of our cost
-            while self.state.status not in FINAL or self.state.pending:
-                self._look_around()
-                self._work(self._next())
+            self._actuator.start()  # it starts the job, hence does not give way
+            with giving_way(WATCHING):
+                self._take_up(changed)
+                gc.freeze()  # what is there now stays: looking through it again and again would be half of our cost
+                while self.state.status not in FINAL or self.state.pending:
+                    self._look_around()
+                    self._work(self._next())
             return self.state
         finally:
             gc.unfreeze()

@@ -25,7 +25,7 @@ from orchestrator.telemetry._text import Lines, fed
 from orchestrator.wire import TELEMETRY, read_json
 
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
-POLL, POLL_MOST = 0.2, 0.5  # where every look finds something, ever more of it together: that costs hardly more
+POLL, POLL_MOST = 0.2, 1.0  # where every look finds something, ever more of it together: a look that wakes costs most
 HURRY = 0.05
 LOOK = 2.0  # seconds between two looks at the processes, which cost more than a look at a file
 CHUNK = 1 << 20

@@ -96,7 +96,7 @@ def _word(name: str, value: Any) -> str:
 
 
 # Steps faster than this are written together: code that runs between tensor operations runs cold, and is dear.
-HOLD_SECONDS = 0.05
+HOLD_SECONDS = 0.2
 
 
 class Stream:

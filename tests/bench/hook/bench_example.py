@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-STEPS, TURNS = 400, 5
+STEPS, TURNS = 600, 8
 
 
 def paced(folder: Path, command: list[str]) -> float:
