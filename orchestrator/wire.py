@@ -94,19 +94,20 @@ def read_json(path: str | Path) -> Any:
         return None
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_json(path: str | Path, value: Any, sync: bool = True) -> None:
     """Replace a file by JSON in one step: readers see the old text or the new one, synced to disk."""
-    write_text(path, json.dumps(value, ensure_ascii=False, allow_nan=False))
+    write_text(path, json.dumps(value, ensure_ascii=False, allow_nan=False), sync)
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str, sync: bool = True) -> None:
     """Replace a file's text in one step, synced to disk."""
     path = Path(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with open(aside, "w", encoding="utf-8") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(aside, path)
 
 

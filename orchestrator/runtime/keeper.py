@@ -29,7 +29,7 @@ from orchestrator.wire import read_json, write_json
 
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE = 2.0
-LOOK = 0.5  # seconds between two looks for the end file and at the output's size
+LOOK = 1.0  # seconds between two looks for the end file and at the output's size
 BEAT = 2.0  # seconds between two counts
 INSIST = 0.1  # seconds between two SIGKILLs
 STUCK = 30.0  # seconds after which a process that SIGKILL does not end is left to its kernel

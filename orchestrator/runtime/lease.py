@@ -87,7 +87,8 @@ class Lease:
         self.check()
         self._next = now + BEAT
         self._beats += 1
-        write_json(self._run.lease, {"epoch": self.epoch, "owner": self._owner, "beat": self._beats})
+        # Not synced: after a crash of the host there is no owner anyway.
+        write_json(self._run.lease, {"epoch": self.epoch, "owner": self._owner, "beat": self._beats}, sync=False)
 
     def check(self) -> None:
         """RunBusyError where ours is no longer the highest epoch: asked before a decision is written down."""

@@ -27,7 +27,7 @@ from orchestrator.wire import TELEMETRY, read_json
 TOLD = (Announced, Step, Eval, Checkpoint, Ended)  # what telemetry tells
 POLL, POLL_MOST = 0.2, 1.0  # where every look finds something, ever more of it together: a look that wakes costs most
 HURRY = 0.05
-LOOK = 2.0  # seconds between two looks at the processes, which cost more than a look at a file
+LOOK = 4.0  # seconds between two looks at the processes, which cost more than a look at a file
 CHUNK = 1 << 20
 FAR_PATIENCE = 15.0  # seconds without a count from a keeper on another host
 KEEPER_START = 20.0  # seconds after which a keeper that wrote nothing counts as dead
@@ -70,8 +70,10 @@ class Watch(threading.Thread):
             pause = POLL
             while not self._done:
                 record, found = self._ended(), False
-                while self._read():
+                while (size := self._read()) > 0:
                     found = True
+                    if size < CHUNK and record is None:  # to look again would meet the loop at what it was just handed
+                        break
                 if record is not None:
                     self._last_words()
                     self._put([Record(self._exit(record))])
@@ -94,27 +96,26 @@ class Watch(threading.Thread):
 
     # --- telemetry -----------------------------------------------------------------------------------
 
-    def _read(self) -> bool:
-        """Pass on what was appended; whether there may be more."""
+    def _read(self) -> int:
+        """Pass on what was appended; how many bytes were looked at, CHUNK where there may be more."""
         try:
             more = os.stat(self._path).st_size - self._offset
             if more <= 0:
-                return False
+                return 0
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(self._offset)
                 data = file.read(min(more, CHUNK))
         except FileNotFoundError:
-            return False
-        if not data:
-            return False
+            return 0
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not whole and len(data) < CHUNK:
-            return False
+            return 0
+        size = len(data)
         data = data[: whole or len(data)]
         self._offset += len(data)
         self._pass(fed(self._parser, self._lines.feed(data)))
         self._passed = self._offset
-        return True
+        return size
 
     def _last_words(self) -> None:
         self._pass([*fed(self._parser, self._lines.close()), *self._parser.close()])

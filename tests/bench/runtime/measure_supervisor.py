@@ -1,11 +1,14 @@
 """What a supervisor costs and how fast it answers: `python -m tests.bench.runtime.measure_supervisor [SECONDS]`.
 
-Prints one JSON line: share of a core and memory of a supervisor while a scripted job makes 20 steps a second;
+Prints one JSON line: share of a core and memory of a supervisor while a scripted job makes 20 steps a second, and
+beside it that of the least program which follows such a job (it parses what was appended, once a second): waking up
+alone has its price, on a shared machine a high one;
 seconds from the record that confirms a spike to the next attempt's start, with the part that was the trainer's
 own shutdown; and seconds to recover a journal of a million steps.
 """
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +25,15 @@ from orchestrator.store.recorded import Recorded, fold, rules_of
 from tests.runtime.scripted import Run
 from tests.simulation import healthy, noise
 
+LEAST = """
+import json, sys, time
+with open(sys.argv[1]) as file:
+    while True:
+        for line in file.readlines():
+            json.loads(line)
+        time.sleep(1.0)
+"""
+
 
 def cost(seconds: float) -> dict[str, float]:
     """Share of one core and resident megabytes of a supervisor at 20 steps a second, its start left out."""
@@ -29,20 +41,20 @@ def cost(seconds: float) -> dict[str, float]:
         run = Run(Path(folder)).lay_out(total=1_000_000, rate=20, every=1000)
         child = run.start()
         run.wait_for(lambda: len(run.steps(1)) >= 20)
-        process, keeper = psutil.Process(child.pid), psutil.Process(_keeper(run))
-        before, began = (_used(process), _used(keeper)), time.monotonic()
+        least = subprocess.Popen([sys.executable, "-c", LEAST, str(run.dir.attempt(1).path / "telemetry.jsonl")])
+        pids = {"core_share": child.pid, "keeper_core_share": _keeper(run), "least_core_share": least.pid}
+        followed = {name: psutil.Process(pid) for name, pid in pids.items()}
+        time.sleep(2.0)  # the least program has to start too
+        before, began = {name: _used(process) for name, process in followed.items()}, time.monotonic()
         time.sleep(seconds)
         passed = time.monotonic() - began
-        used, kept = _used(process) - before[0], _used(keeper) - before[1]
-        memory = process.memory_info().rss
+        found = {name: (_used(process) - before[name]) / passed for name, process in followed.items()}
+        memory = followed["core_share"].memory_info().rss
+        least.kill()
+        least.wait()
         child.terminate()
         child.communicate()
-    return {
-        "core_share": used / passed,
-        "keeper_core_share": kept / passed,
-        "memory_mb": memory / (1 << 20),
-        "steps_a_second": 20,
-    }
+    return {**found, "memory_mb": memory / (1 << 20), "steps_a_second": 20}
 
 
 def _keeper(run: Run) -> int:
