@@ -188,6 +188,8 @@ class Supervisor:
             raise Detached
         if self._taken or not self._queue.empty():
             return
+        if self.state.attempt in self._watches:
+            self._watches[self.state.attempt].attend(self.state.current is not None)
         due = deadline(self._rules, self.state)
         if due is not None and self._clock() >= due:
             self._work(Record(Tick(self._clock())))

@@ -61,7 +61,7 @@ class Watch(threading.Thread):
         self._began = self._beaten = time.monotonic()
         self._beat: Any = None
         self._look = 0.0
-        self._done = self._hurried = False
+        self._done = self._hurried = self._near = False
         self._wake = threading.Event()
 
     def run(self) -> None:
@@ -78,7 +78,8 @@ class Watch(threading.Thread):
                     self._last_words()
                     self._put([Record(self._exit(record))])
                     return
-                pause = HURRY if self._hurried else min(pause * 1.1, POLL_MOST) if found else POLL
+                pause = min(pause * 1.1, POLL_MOST) if found and not self._near else POLL
+                pause = HURRY if self._hurried else pause
                 self._wake.wait(pause)
                 self._wake.clear()
         except Exception as error:  # noqa: BLE001  a source's thread must not die unheard
@@ -88,6 +89,12 @@ class Watch(threading.Thread):
         """The attempt is being ended: its last words and its end are awaited."""
         self._hurried = True
         self._wake.set()
+
+    def attend(self, near: bool) -> None:
+        """Look often while something is the matter: what confirms it is awaited."""
+        if near and not self._near:
+            self._wake.set()
+        self._near = near
 
     def stop(self) -> None:
         """Look no more."""
