@@ -12,6 +12,7 @@ from orchestrator.core.state import (
     Ordered,
     State,
     find,
+    left_out,
     move,
     put,
     staged,
@@ -55,10 +56,9 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
     elif verb == "checkpoint":
         levels = levels._replace(save=levels.save + 1)
     elif verb == "quarantine":
-        expires = rules.policy.limits.quarantine.expires
-        until = None if expires is None else state.frontier + expires
         known = {shard for shard, *_ in levels.quarantine}
-        added = tuple((shard, action.incident, until) for shard in action.shards if shard not in known)
+        fresh = [shard for shard in action.shards if shard not in known]
+        added = left_out(state, fresh, rules.policy.limits.quarantine.expires, action.incident)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
         if action.window is not None:
             levels = levels._replace(windows=(*levels.windows, action.window))

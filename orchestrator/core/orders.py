@@ -11,6 +11,7 @@ from orchestrator.core.state import (
     Silence,
     State,
     find,
+    left_out,
     move,
     put,
     want,
@@ -53,8 +54,7 @@ def _sorted_out(rules: Rules, state: State, fact: Order) -> State:
     """Shards are left out, or no longer: the next launch brings it in."""
     rest = tuple(entry for entry in state.levels.quarantine if entry[0] not in fact.shards)
     expires = rules.policy.limits.quarantine.expires
-    until = None if expires is None else state.frontier + expires
-    added = tuple((shard, 0, until) for shard in fact.shards) if fact.verb == "quarantine" else ()
+    added = left_out(state, fact.shards, expires) if fact.verb == "quarantine" else ()
     return state._replace(levels=state.levels._replace(quarantine=(*rest, *added)))
 
 

@@ -4,6 +4,7 @@ A state is a value, a fold of `evolve` over facts. The tables below are the only
 status and an incident's stage change.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Action, Batch, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
@@ -294,6 +295,14 @@ def put(state: State, incident: Incident) -> State:
     if at is None:
         return state._replace(incidents=(*known, incident)[-MAX_INCIDENTS:])
     return state._replace(incidents=(*known[:at], incident, *known[at + 1 :]))
+
+
+def left_out(
+    state: State, shards: Sequence[str], expires: int | None, incident: int = 0
+) -> tuple[tuple[str, int, int | None], ...]:
+    """Entries of the quarantine that begin now and are over after `expires` steps of progress."""
+    until = None if expires is None else state.frontier + expires
+    return tuple((shard, incident, until) for shard in shards)
 
 
 def find(state: State, number: int | None) -> Incident | None:
