@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Literal
 
 from orchestrator.core.facts import VERBS, Verb
-from orchestrator.core.policy import Detector, Planner, Policy, Rules
+from orchestrator.core.policy import Policy
+from orchestrator.core.rules import Detector, Planner, Rules
 from orchestrator.errors import PluginError
 
 Family = Literal["detectors", "actions", "telemetry", "checkpoints", "launchers", "notify"]

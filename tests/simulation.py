@@ -21,7 +21,8 @@ from orchestrator.core.facts import (
     Tick,
     step_of,
 )  # fmt: skip
-from orchestrator.core.policy import Policy, Rules
+from orchestrator.core.policy import Policy
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FINAL, State, first
 from orchestrator.store.policy_text import checked, load, load_text, locate
 

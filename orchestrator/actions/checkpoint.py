@@ -1,7 +1,8 @@
 """Ask for a checkpoint at the next step."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

@@ -1,7 +1,8 @@
 """Tighten the gradient clip, live now or at the next launch."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.schedule import clip_at
 from orchestrator.core.state import Situation
 

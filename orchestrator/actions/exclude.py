@@ -3,7 +3,8 @@
 import re
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Incident, Situation, State
 
 

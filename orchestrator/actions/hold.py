@@ -1,7 +1,8 @@
 """Hold: everything is kept as it is, nothing is relaunched, a person decides."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import World
 from orchestrator.core.state import Situation
 
 

@@ -1,7 +1,8 @@
 """Cut the learning rate: one more factor in the ledger of cuts, live now or at the next launch."""
 
 from orchestrator.core.facts import Action, Cut
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.schedule import lr_scale
 from orchestrator.core.state import Situation
 

@@ -1,7 +1,8 @@
 """Notify: tell people what happened and what is done about it; nothing waits for them."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import World
 from orchestrator.core.state import Situation
 
 

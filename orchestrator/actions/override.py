@@ -1,7 +1,8 @@
 """Override: from the next launch on the job's command ends in other words, such as another precision."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

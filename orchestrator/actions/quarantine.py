@@ -4,7 +4,8 @@ Where shards have no names and the job's command can leave out steps (`{skip}`),
 """
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

@@ -1,7 +1,8 @@
 """Record: the incident, its numbers and the data read in it stand in the journal; nothing else is done."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import World
 from orchestrator.core.state import Situation
 
 

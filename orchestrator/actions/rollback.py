@@ -2,7 +2,8 @@
 
 from orchestrator.core.facts import Action
 from orchestrator.core.health import targets
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

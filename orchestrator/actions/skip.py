@@ -1,7 +1,8 @@
 """Skip: the trainer's guard dropped the update of a step that was not finite; the run goes on."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

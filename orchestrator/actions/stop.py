@@ -1,7 +1,8 @@
 """Stop the job: ask at a step boundary, then insist; done when no process of it is left."""
 
 from orchestrator.core.facts import Action
-from orchestrator.core.policy import Refusal, Response, World
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, World
 from orchestrator.core.state import Situation
 
 

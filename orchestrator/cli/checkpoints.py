@@ -14,7 +14,7 @@ from orchestrator.cli import completing
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint
 from orchestrator.core.interval import interval
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import State
 from orchestrator.errors import ConfigError
 from orchestrator.review.status import checkpoints_json, known

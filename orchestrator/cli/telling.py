@@ -13,7 +13,7 @@ from rich.text import Text
 
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Checkpoint, Decision, Eval, Exited, Fact, Launched, Order, Outcome, Step, Supervised
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import Incident, State, attempt_of
 from orchestrator.core.verdict import Past, recalled
 from orchestrator.runtime.ending import why

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Fact, Step
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FINAL, State
 from orchestrator.errors import RunDirError
 from orchestrator.review.status import status_json

@@ -15,7 +15,8 @@ from typing import Literal
 
 from orchestrator.core.facts import Reading, Step, made
 from orchestrator.core.planned import LR_STEPS, enter_phase, forgive, rate_seen
-from orchestrator.core.policy import Persistent, Policy, Rules
+from orchestrator.core.policy import Persistent, Policy
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import phase_at
 from orchestrator.core.watch import CLASS_RANK, Change, Excursion, Lead, SpikeClass, Watch, rebase
 

@@ -8,7 +8,8 @@ from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Action, Decision, Fact
 from orchestrator.core.health import newest_complete
 from orchestrator.core.operator import answer
-from orchestrator.core.policy import SEVERITIES, Mode, Response, Rules
+from orchestrator.core.policy import SEVERITIES, Mode, Response
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FINAL, Incident, Situation, State, find
 from orchestrator.core.storage import Broken, broken_start, crowded, failed_start, no_room_until
 

@@ -10,7 +10,8 @@ import re
 from typing import Literal, TypeAlias
 
 from orchestrator.core.facts import Action, Checkpoint, Exited, Step
-from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.policy import Severity
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import clip_at, lr_scale, phase_factor, rate
 from orchestrator.core.state import Incident, IncidentClass, Ordered, State, put
 

@@ -30,9 +30,9 @@ from orchestrator.core.incidents import changed, explained, fault, probation
 from orchestrator.core.lifecycle import announced, checkpoint_seen, ended, evaluated, exited, launched, supervised, tick
 from orchestrator.core.ordered import decision, outcome
 from orchestrator.core.orders import order, room
-from orchestrator.core.policy import Rules
 from orchestrator.core.position import asked
 from orchestrator.core.resumes import resumed
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     BATCHES,
     Entry,

@@ -11,7 +11,7 @@ missing      gone
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Checkpoint
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FAILURES, Incident, State, attempt_of, branch
 
 Health: TypeAlias = Literal["candidate", "provisional", "healthy", "suspect", "bad", "missing"]

@@ -4,7 +4,8 @@ from orchestrator.core.facts import (
     Reading,
     Step,
 )  # fmt: skip
-from orchestrator.core.policy import SEVERITIES, Rules, Severity
+from orchestrator.core.policy import SEVERITIES, Severity
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     Incident,
     IncidentClass,

@@ -15,8 +15,9 @@ from orchestrator.core.facts import (
 )  # fmt: skip
 from orchestrator.core.incidents import explained, rung_of
 from orchestrator.core.orders import waited
-from orchestrator.core.policy import Rules, Severity
+from orchestrator.core.policy import Severity
 from orchestrator.core.position import LOOKS
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     FAILURES,
     FINAL,

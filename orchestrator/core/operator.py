@@ -2,7 +2,8 @@
 
 from orchestrator.core.facts import Action, Order
 from orchestrator.core.health import targets
-from orchestrator.core.policy import Refusal, Response, Rules
+from orchestrator.core.policy import Response
+from orchestrator.core.rules import Refusal, Rules
 from orchestrator.core.state import Incident, Situation, State
 
 WORDS = ("lr", "clip", "checkpoint", "rollback")

@@ -6,7 +6,7 @@ from orchestrator.core.facts import (
     Decision,
     Outcome,
 )  # fmt: skip
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     FAILURES,
     Ordered,

@@ -4,7 +4,7 @@ from orchestrator.core.facts import (
     Order,
     Room,
 )  # fmt: skip
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     FAILURES,
     Counts,

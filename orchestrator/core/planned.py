@@ -5,7 +5,7 @@ lasts, is trouble all the same.
 """
 
 from orchestrator.core.facts import Reading, Step
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import phase_at
 from orchestrator.core.watch import Grace, Watch, rebase
 

@@ -4,7 +4,7 @@ from statistics import median
 
 from orchestrator.core.effects import POINTS, alarm, answered
 from orchestrator.core.facts import Step
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import phase_factor, rate
 from orchestrator.core.state import Attempt, Entry, State, attempt_of
 from orchestrator.core.watch import rescaled

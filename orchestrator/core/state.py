@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Action, Batch, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
-from orchestrator.core.policy import SEVERITIES, Rules, Severity
+from orchestrator.core.policy import SEVERITIES, Severity
+from orchestrator.core.rules import Rules
 from orchestrator.core.watch import SpikeClass, Watch, first_watch
 
 Status: TypeAlias = Literal[

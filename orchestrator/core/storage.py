@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from orchestrator.core.facts import Checkpoint, Order
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import Incident, State, attempt_of, find, put
 
 GONE = 500  # checkpoints that are gone and still told of

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from orchestrator.core.facts import Reading
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import phase_at
 from orchestrator.core.state import Entry, Incident, State, attempt_of
 

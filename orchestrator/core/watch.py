@@ -5,7 +5,7 @@ from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Reading
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 
 SpikeClass: TypeAlias = Literal["isolated", "repeated", "persistent", "nonfinite", "rank_local"]
 CLASS_RANK: dict[SpikeClass, int] = {"isolated": 0, "repeated": 1, "rank_local": 2, "persistent": 3, "nonfinite": 4}

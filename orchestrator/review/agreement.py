@@ -6,7 +6,7 @@ from orchestrator.core.decide import plan
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Decision, Fact, Supervised
 from orchestrator.core.lifecycle import adopt
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import Incident, State, first
 from orchestrator.store.journal import to_json
 from orchestrator.store.recorded import rules_of

@@ -17,7 +17,8 @@ from typing import Any
 
 from orchestrator import registry
 from orchestrator.core.facts import Decision, Fact, Step
-from orchestrator.core.policy import Policy, Rules
+from orchestrator.core.policy import Policy
+from orchestrator.core.rules import Rules
 from orchestrator.review.agreement import Retracing
 from orchestrator.review.counterfactual import compared
 from orchestrator.review.recording import JOURNAL, Recording

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from orchestrator.config import RunDir
 from orchestrator.core.facts import Decision, Eval, Outcome, Step, Supervised
 from orchestrator.core.health import Verdict, health
-from orchestrator.core.policy import SEVERITIES, Rules
+from orchestrator.core.policy import SEVERITIES
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import Incident, Ordered, State, branch
 from orchestrator.errors import RunDirError
 from orchestrator.review.report_series import Curves

@@ -7,7 +7,7 @@ from orchestrator.config import RunDir
 from orchestrator.core.facts import Action
 from orchestrator.core.health import health
 from orchestrator.core.interval import interval
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import clip_at, lr_scale
 from orchestrator.core.state import Incident, Read, State, attempt_of
 from orchestrator.errors import RunDirError

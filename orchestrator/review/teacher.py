@@ -11,7 +11,7 @@ from orchestrator.core.decide import plan
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Announced, Checkpoint, Decision, Exited, Fact, Launched, Order, Outcome, Step, Tick
 from orchestrator.core.lifecycle import PACE_FACTOR, PACE_MIN, deadline
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FINAL, Incident, State, Status, find, first, put
 from orchestrator.review import assumed
 

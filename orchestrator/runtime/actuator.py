@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from orchestrator import registry
 from orchestrator.core.facts import Action, Fact, Outcome
-from orchestrator.core.policy import World
+from orchestrator.core.rules import World
 
 
 class Actuator(threading.Thread):

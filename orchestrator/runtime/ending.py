@@ -4,7 +4,8 @@ from typing import Any
 
 from orchestrator.config import RunDir
 from orchestrator.core.health import newest_complete, targets
-from orchestrator.core.policy import SEVERITIES, Rules
+from orchestrator.core.policy import SEVERITIES
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import State
 from orchestrator.wire import write_json
 

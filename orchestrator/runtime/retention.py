@@ -12,7 +12,7 @@ from orchestrator.checkpoints import Found
 from orchestrator.checkpoints._retention import removable
 from orchestrator.core.facts import Checkpoint
 from orchestrator.core.health import health, targets
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import Incident, State, attempt_of
 
 REMOVED = "removed by retention"

@@ -24,7 +24,7 @@ from orchestrator.core import decide as core
 from orchestrator.core.facts import Checkpoint, Decision, Fact, Launched, Order, Supervised, Tick
 from orchestrator.core.interval import interval
 from orchestrator.core.lifecycle import adopt, deadline
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import FINAL, State, first
 from orchestrator.registry import load as plugin
 from orchestrator.runtime import orders, retention

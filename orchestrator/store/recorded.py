@@ -8,7 +8,7 @@ from orchestrator import registry
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Fact, Supervised
 from orchestrator.core.lifecycle import adopt
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import State, first
 from orchestrator.store.journal import Record, Tail, header_of
 from orchestrator.store.policy_text import checked, load_text

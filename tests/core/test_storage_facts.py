@@ -22,7 +22,7 @@ from orchestrator.core.facts import (
 )
 from orchestrator.core.health import health, newest_complete, targets
 from orchestrator.core.lifecycle import deadline
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import State, first
 from orchestrator.core.storage import ROOM_WAIT
 from tests.simulation import Job, policy

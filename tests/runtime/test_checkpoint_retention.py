@@ -13,7 +13,7 @@ from orchestrator.config import RunDir
 from orchestrator.core.decide import decide
 from orchestrator.core.evolve import evolve
 from orchestrator.core.facts import Action, Checkpoint, Decision, Fact, Launched, Order, Outcome, Step, Tick
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.state import State, first
 from orchestrator.runtime import retention
 from orchestrator.runtime.storage import Place, Storage

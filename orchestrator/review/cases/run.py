@@ -20,7 +20,7 @@ from orchestrator.core.facts import (
     step_of,
 )  # fmt: skip
 from orchestrator.core.lifecycle import deadline
-from orchestrator.core.policy import Rules
+from orchestrator.core.rules import Rules
 from orchestrator.core.schedule import checkpoint_due, lr_scale, phase_factor, rate
 from orchestrator.core.state import FINAL, Incident, State, first
 from orchestrator.review.cases.series import at
