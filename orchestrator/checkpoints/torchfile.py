@@ -67,7 +67,8 @@ def archive(fs: AbstractFileSystem, path: str, target: str) -> str:
     """Copy a file that its trainer overwrites in place, once it is whole and stands still; "" when done, else why not.
 
     Never a hard link: the next save truncates the very file that a link would share. `target` appears in one
-    step and only after every byte of the copy was checked.
+    step and only after every byte of the copy was checked, and that it still is of the step in the target's name: a
+    trainer may have saved again since somebody looked.
     """
     before = _stamp(fs, path)
     if before is None:
@@ -78,14 +79,26 @@ def archive(fs: AbstractFileSystem, path: str, target: str) -> str:
     aside = f"{target}.partial"
     _copy(fs, path, aside)
     wrong = torch_wrong(fs, aside, held(fs, aside).files[aside.rpartition("/")[2]], checksums=True)
-    if wrong or _stamp(fs, path) != before:
+    why = f"its copy {wrong}" if wrong else ""
+    if not why and _stamp(fs, path) != before:
+        why = "it changed while it was copied"
+    if why := why or _of_another_step(fs, aside, target):
         fs.rm_file(aside)
-        return f"its copy {wrong}" if wrong else "it changed while it was copied"
+        return why
     if is_local(fs):
         os.replace(aside, target)
     else:
         fs.mv(aside, target)
     return ""
+
+
+def _of_another_step(fs: AbstractFileSystem, path: str, target: str) -> str:
+    """Why a copy does not belong under this name; loops that count from 0 and from 1 mean the same step."""
+    match = _NAME.fullmatch(target.rpartition("/")[2])
+    step = _files.step_inside(_files.inside(fs, [path])[0], STEPS)
+    if step is None or match is None or not match["step"] or abs(step - int(match["step"])) <= 1:
+        return ""
+    return f"it is of step {step} by now"
 
 
 def _stamp(fs: AbstractFileSystem, path: str) -> tuple[int, tuple[object, ...]] | None:

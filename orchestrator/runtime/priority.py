@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 
 WATCHING = 10  # a tenth of a fair share where nobody leaves a gap: enough to be heard in time
-HOUSEKEEPING = 15  # what nobody waits for
 
 
 def give_way(niceness: int) -> int:

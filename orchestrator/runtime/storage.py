@@ -25,7 +25,6 @@ from orchestrator.core.facts import Checkpoint, Fact, Room
 from orchestrator.core.state import State
 from orchestrator.core.storage import crowded
 from orchestrator.runtime.examine import examined, full_path, reached
-from orchestrator.runtime.priority import HOUSEKEEPING, give_way
 from orchestrator.store.patience import UNASKED, patiently
 from orchestrator.wire import read_json, write_json
 
@@ -107,7 +106,6 @@ class Storage(threading.Thread):
 
     def run(self) -> None:
         """Until `finish`; what storage refuses is tried again later, and said."""
-        give_way(HOUSEKEEPING)
         waiting: list[_Task] = []
         wait, look_at = SCAN, time.monotonic() + SCAN
         while not self._done:

@@ -62,6 +62,13 @@ class TestTorchfile:
         assert torchfile.archive(FS, str(path), str(tmp_path / "ckpt-500.pt")).startswith(why)
         assert os.listdir(tmp_path) == ["ckpt.pt"]
 
+    def test_a_file_that_was_saved_again_since_its_step_was_read_is_not_archived_under_that_step(self, tmp_path):
+        path = tmp_path / "ckpt.pt"
+        path.write_bytes(plain(750))
+        assert torchfile.archive(FS, str(path), str(tmp_path / "ckpt-500.pt")) == "it is of step 750 by now"
+        assert os.listdir(tmp_path) == ["ckpt.pt"]
+        assert torchfile.archive(FS, str(path), str(tmp_path / "ckpt-751.pt")) == "", "one loop counts from 0"
+
     def test_archiving_works_beyond_the_local_disk(self):
         memory = fsspec.filesystem("memory")
         memory.pipe_file("/run/ckpt.pt", plain(5))
