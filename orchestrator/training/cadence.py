@@ -44,9 +44,10 @@ class Cadence:
         return self._policy is not None and checkpoint_due(self._policy, step, self._last, directive.dense_until)
 
     def after(self, step: int, directive: Directive) -> int:
-        """The next step at which the cadence in steps wants a checkpoint, or the run ends."""
+        """The next step at which the cadence in steps wants a checkpoint, or the run is over."""
         due = None if self._policy is None else next_checkpoint(self._policy, step, directive.dense_until)
-        return min((later for later in (due, self.total) if later is not None and later > step), default=NEVER)
+        over = NEVER if self.total is None or self.total < step else self.total + 1
+        return over if due is None else min(due, over)
 
     @property
     def measured(self) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from orchestrator import wire
-from orchestrator.core.policy import Clip, Policy
+from orchestrator.core.policy import Checkpoints, Clip, Policy
 from orchestrator.core.schedule import plan_of
+from orchestrator.core.units import Cadence
 
 WORKER = Path(__file__).with_name("two_ranks.py")
 
@@ -19,10 +20,11 @@ WORKER = Path(__file__).with_name("two_ranks.py")
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run")
-    for attempt in (1, 2, 3):
+    for attempt in (1, 2, 3, 4):
         folder = wire.attempt_dir(path, attempt)
         folder.mkdir(parents=True)
-        wire.write_json(folder / wire.PLAN, plan_of(Policy(clip=Clip(max_norm=0.5))))
+        saving = Checkpoints(every=Cadence(25.0, "steps")) if attempt == 4 else Checkpoints()
+        wire.write_json(folder / wire.PLAN, plan_of(Policy(clip=Clip(max_norm=0.5), checkpoints=saving)))
     wire.write_json(
         wire.attempt_dir(path, 1) / wire.DIRECTIVE, {"epoch": 1, "attempt": 1, "cuts": [[0.5, 0, None, None]]}
     )
@@ -102,3 +104,11 @@ def test_sharded_state_comes_back_as_it_was(run_dir: Path) -> None:
 def test_what_is_written_in_the_background_is_told_once_all_ranks_have(run_dir: Path) -> None:
     told = [(line["step"], line["state"]) for line in lines(run_dir, 0, attempt=2) if line["type"] == "checkpoint"]
     assert told == [(step, state) for step in (2, 3, 4) for state in ("started", "saved")]
+
+
+def test_quick_steps_share_an_exchange_and_lose_nothing_by_it(run_dir: Path) -> None:
+    first, second = seen(run_dir, "quick")
+    assert first["saved"] == second["saved"] == [25, 50]
+    assert first["gathered"] == second["gathered"] <= 30
+    steps = [line for line in lines(run_dir, 0, attempt=4) if line["type"] == "step"]
+    assert [line["ranks"]["loss"] for line in steps] == [[step, step + 1] for step in range(1, 61)]

@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import orchestrator
 from orchestrator import wire
-from orchestrator.training import inbox, team
+from orchestrator.training import inbox, link, team
+from orchestrator.training.stream import HOLD_SECONDS
 
 
 def direct(**levels: object) -> None:
@@ -102,12 +103,39 @@ def sharded(rank: int) -> dict[str, object]:
     return {"restored": restored, "same": same, "same_moments": same_moments, "frozen": frozen}
 
 
+def quick(rank: int) -> dict[str, object]:
+    """Sixty steps as quick as they can be, a checkpoint due after every 25."""
+    os.environ[wire.ATTEMPT], os.environ[wire.RESUME], team.HOLD_SECONDS = "4", "", HOLD_SECONDS
+    gathered, own = 0, link._gather
+
+    def counting(*args: object, **kwargs: object) -> object:
+        nonlocal gathered
+        gathered += 1
+        return own(*args, **kwargs)
+
+    link._gather = counting
+    model = torch.nn.Linear(2, 1)
+    replica = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = orchestrator.attach(optimizer, model=model)
+    saved = []
+    for step, _ in run.steps([0], total=60):
+        optimizer.zero_grad()
+        replica(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        run.step(step, loss=step + rank)
+        if run.checkpoint_due:
+            saved.append(step)
+            run.saved(step, f"step-{step}")
+    return {"saved": saved, "gathered": gathered}
+
+
 def main() -> None:
     inbox.POLL_SECONDS = team.HOLD_SECONDS = 0.0  # every step looks, so that the test knows when a directive acts
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    found = {"replicated": replicated(rank), "sharded": sharded(rank)}
+    found = {"replicated": replicated(rank), "sharded": sharded(rank), "quick": quick(rank)}
     (Path(sys.argv[1]) / f"rank{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
