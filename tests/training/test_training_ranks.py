@@ -3,6 +3,8 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +15,9 @@ from orchestrator.training.cadence import Cadence
 from orchestrator.training.gathered import Gathered
 from orchestrator.training.guard import UNJUDGED, Done
 from orchestrator.training.inbox import Directive, Inbox
-from orchestrator.training.link import DeviceLink
+from orchestrator.training.link import DeviceLink, HostLink, link
 from orchestrator.training.orders import Desk, Orders
-from orchestrator.training.ranks import HAS_SUM, LOOKUPS, SLOTS, Row, Shards, block, hash_of
+from orchestrator.training.ranks import HAS_SUM, LOOKUPS, LOSS, SHOWN, SLOTS, WIDTH, Row, Shards, block, hash_of
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.seen import Seen
 from orchestrator.training.shield import Shield
@@ -119,10 +121,10 @@ class Late:
         self.attempt = attempt
         self.cadence = Cadence(None)
         inbox = Inbox(attempt.folder / wire.DIRECTIVE, 1, Directive())
-        link = DeviceLink(0, 1, torch.device("cpu"))
+        device = DeviceLink(0, 1, torch.device("cpu"))
         stream = Stream(wire.telemetry_file(attempt.run_dir, 1))
         gathered = Gathered(Shards(attempt.run_dir, 1), Replicas(()))
-        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(link, gathered, self.take))
+        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(device, gathered, self.take))
 
     def step(self, step: int, loss: float) -> Orders:
         self.norm = torch.tensor(loss / 2)
@@ -152,6 +154,35 @@ def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) 
     # Decided at step 2 for step 3: the rate of the update to step 4, given back by a tenth.
     assert late.step(3, 1.0) == Orders(scale=pytest.approx(0.55), due=True)
     assert late.step(4, 1.0).due is False
+
+
+@pytest.mark.parametrize(
+    ("device", "config", "kind"),
+    [("cpu", "cpu:gloo,cuda:nccl", HostLink), ("cuda", "cpu:gloo,cuda:nccl", DeviceLink),
+     ("cuda", "cpu:gloo,cuda:gloo", HostLink), ("cuda", "cpu:nccl,cuda:nccl", DeviceLink)],
+)  # fmt: skip
+def test_the_exchange_is_where_the_jobs_own_group_is_fast(
+    monkeypatch: pytest.MonkeyPatch, device: str, config: str, kind: type
+) -> None:
+    monkeypatch.setattr("torch.distributed.get_backend_config", lambda group: config)
+    assert type(link(0, 2, torch.device(device))) is kind
+
+
+def test_many_ranks_exchange_every_step_and_come_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = SHOWN + 1
+
+    def gather(rows: torch.Tensor, own: torch.Tensor, later: bool = False) -> Any:
+        rows.view(many, -1).copy_(own.expand(many, -1))
+        return SimpleNamespace(wait=lambda: None)
+
+    monkeypatch.setattr("orchestrator.training.link._gather", gather)
+    exchange = HostLink(0, many)
+    assert exchange.take() is None
+    exchange.add(Row(loss=2.5))
+    exchange.send("ticket")
+    ticket, (rows,) = exchange.take()
+    assert (ticket, exchange.most, tuple(rows.shape)) == ("ticket", 1, (many, WIDTH))
+    assert rows[:, LOSS].tolist() == [2.5] * many
 
 
 def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
