@@ -1,4 +1,7 @@
-"""The example's trainer with a watch beside it: rank 0 leaves the seconds of each step in the file named by PACED."""
+"""The example's trainer with a watch beside it: rank 0 leaves the seconds of each step in the file named by PACED.
+
+With a limit in CLIP, gradients are clipped by torch's own function before every update.
+"""
 
 import json
 import os
@@ -6,6 +9,9 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from examples.tiny_gpt import train
 from orchestrator.training.run import Run
@@ -25,6 +31,13 @@ def steps(self: Run, loader: Iterable[Any], start: int = 0, total: int | None = 
         Path(os.environ["PACED"]).write_text(json.dumps(took[1:]), encoding="utf-8")
 
 
+def clip(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    torch.nn.utils.clip_grad_norm_(parameters, float(os.environ["CLIP"]))
+
+
 if __name__ == "__main__":
     Run.steps = steps  # type: ignore[method-assign]
+    if os.environ.get("CLIP"):
+        register_optimizer_step_pre_hook(clip)
     train.main()
