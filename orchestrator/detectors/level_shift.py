@@ -5,6 +5,7 @@ yardstick is the blocks' own deviation from their trend, widened by their autoco
 of correlated values asks, sqrt((1 + rho) / (1 - rho)): shards of different difficulty count as what they are.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
@@ -57,6 +58,9 @@ class LevelShift:
         if loss is None:
             return state, None
         points, began, blocks, begins, best = state
+        if point.step <= (began or (begins[-1] if begins else -1)):  # a resume: what came after it never was
+            kept = bisect_left(begins, point.step)
+            points, began, blocks, begins = (), 0, blocks[:kept], begins[:kept]
         if len(points) + 1 < BLOCK:
             return made(State, ((*points, loss), began or point.step, blocks, begins, best)), None
         points = (*points, loss)

@@ -160,3 +160,15 @@ def test_the_onset_of_a_level_is_where_it_rose_though_one_block_of_it_lies_low()
         onsets += [reading.onset] if reading else []
     assert onsets
     assert set(onsets) == {321}
+
+
+def test_a_level_that_a_resume_took_back_is_no_part_of_the_next_one():
+    detector = registry.detector({"kind": "level_shift"})
+    again = [point._replace(attempt=2, step=step) for step, point in enumerate(losses((96, 2.02)), 301)]
+    state, levels = detector.start(), []
+    for point in (*losses((320, 2.0), (80, 6.0)), *again):
+        state, reading = detector.update(state, point)
+        if reading is not None and point.attempt == 2:
+            levels.append((round(reading.value, 1), reading.onset))
+    assert levels
+    assert set(levels) == {(2.0, 301)}
