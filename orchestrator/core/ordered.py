@@ -6,13 +6,13 @@ from orchestrator.core.facts import (
     Decision,
     Outcome,
 )  # fmt: skip
+from orchestrator.core.orders import left_out
 from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     FAILURES,
     Ordered,
     State,
     find,
-    left_out,
     move,
     put,
     staged,
@@ -58,7 +58,7 @@ def _wished(rules: Rules, state: State, action: Action) -> State:
     elif verb == "quarantine":
         known = {shard for shard, *_ in levels.quarantine}
         fresh = [shard for shard in action.shards if shard not in known]
-        added = left_out(state, fresh, rules.policy.limits.quarantine.expires, action.incident)
+        added = left_out(rules, state, fresh, action.incident)
         levels = levels._replace(quarantine=(*levels.quarantine, *added))
         if action.window is not None:
             levels = levels._replace(windows=(*levels.windows, action.window))

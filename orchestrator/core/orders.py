@@ -1,5 +1,7 @@
 """What an operator's word changes at once; what it asks to be done is planned by `operator`."""
 
+from collections.abc import Sequence
+
 from orchestrator.core.facts import (
     Order,
     Room,
@@ -8,10 +10,10 @@ from orchestrator.core.rules import Rules
 from orchestrator.core.state import (
     FAILURES,
     Counts,
+    LeftOut,
     Silence,
     State,
     find,
-    left_out,
     move,
     put,
     want,
@@ -53,9 +55,15 @@ def order(rules: Rules, state: State, fact: Order) -> State:
 def _sorted_out(rules: Rules, state: State, fact: Order) -> State:
     """Shards are left out, or no longer: the next launch brings it in."""
     rest = tuple(entry for entry in state.levels.quarantine if entry[0] not in fact.shards)
-    expires = rules.policy.limits.quarantine.expires
-    added = left_out(state, fact.shards, expires) if fact.verb == "quarantine" else ()
+    added = left_out(rules, state, fact.shards) if fact.verb == "quarantine" else ()
     return state._replace(levels=state.levels._replace(quarantine=(*rest, *added)))
+
+
+def left_out(rules: Rules, state: State, shards: Sequence[str], incident: int = 0) -> tuple[LeftOut, ...]:
+    """Entries of the quarantine that begin now; without an incident they are an operator's."""
+    expires = rules.policy.limits.quarantine.expires
+    until = None if expires is None else state.frontier + expires
+    return tuple((shard, incident, until) for shard in shards)
 
 
 def _stop(state: State, happened: str) -> State:

@@ -4,7 +4,6 @@ A state is a value, a fold of `evolve` over facts. The tables below are the only
 status and an incident's stage change.
 """
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from orchestrator.core.facts import Action, Batch, Checkpoint, Cut, Ended, Exited, Order, Reading, Room, Verb, made
@@ -45,6 +44,7 @@ STATUS: dict[tuple[Status, str], Status] = {
 BATCHES = 64  # the newest steps whose batch is remembered
 MAX_INCIDENTS = 1000  # older closed ones are in the journal
 
+LeftOut: TypeAlias = tuple[str, int, int | None]  # shard, incident, the frontier that ends it
 Stage: TypeAlias = Literal["open", "confirmed", "acting", "probation", "closed"]
 
 # (stage, what happened) -> stage.
@@ -193,7 +193,7 @@ class Levels(NamedTuple):
     reset_at: int = -1  # the checkpoint's step whose optimizer moments are left behind at a resume
     save: int = 0
     dense_until: int = 0
-    quarantine: tuple[tuple[str, int, int | None], ...] = ()  # shard, incident, expires
+    quarantine: tuple[LeftOut, ...] = ()
     hosts: tuple[str, ...] = ()  # left out
 
 
@@ -296,14 +296,6 @@ def put(state: State, incident: Incident) -> State:
     if at is None:
         return state._replace(incidents=(*known, incident)[-MAX_INCIDENTS:])
     return state._replace(incidents=(*known[:at], incident, *known[at + 1 :]))
-
-
-def left_out(
-    state: State, shards: Sequence[str], expires: int | None, incident: int = 0
-) -> tuple[tuple[str, int, int | None], ...]:
-    """Entries of the quarantine that begin now and are over after `expires` steps of progress."""
-    until = None if expires is None else state.frontier + expires
-    return tuple((shard, incident, until) for shard in shards)
 
 
 def find(state: State, number: int | None) -> Incident | None:
