@@ -90,6 +90,20 @@ def lr_scale(cuts: Sequence[Cut], step: int) -> float:
     return scale
 
 
+def next_scale(cuts: Sequence[Cut], step: int) -> int | None:
+    """The first step after `step` at which `lr_scale` may differ from what it is at `step`; None for never.
+
+    >>> next_scale([Cut(0.5, step=100, after=10, over=5)], 3), next_scale([Cut(0.5, step=100, after=10, over=5)], 115)
+    (111, None)
+    """
+    found = []
+    for cut in cuts:
+        if cut.after is not None:
+            begin = cut.step + cut.after
+            found += [max(step, begin) + 1] if step < begin + max(cut.over or 1, 1) else []
+    return min(found, default=None)
+
+
 def clip_at(policy: Policy, step: int, scale: float = 1.0) -> float | None:
     """The gradient-norm limit at a step: the phase's own or the policy's, times the incidents' scale."""
     at = phase_at(policy.phases, step)

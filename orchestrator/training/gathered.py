@@ -21,7 +21,7 @@ from orchestrator.training.ranks import (
     block,
 )
 from orchestrator.training.replicas import Replicas
-from orchestrator.training.seen import Seen
+from orchestrator.training.seen import Seen, record
 from orchestrator.training.stream import Record
 
 
@@ -51,12 +51,12 @@ class Gathered:
         if normed and not isfinite(sum(normed)):
             norm = next((other for other in normed if not isfinite(other)), norm)
         names, more = self.shards.names_of_few(table)
-        record = seen.record(sum(given) / len(given) if given else None, norm)
-        return record._replace(
+        own = record(seen, sum(given) / len(given) if given else None, norm)
+        return own._replace(
             nonfinite=int(max([row[BAD] for row in table])),
             skipped=any(flag & SKIPPED for flag in flags),
             shards=names,
-            fields=self._fields(record.fields, more, sums),
+            fields=self._fields(own.fields, more, sums),
             ranks=shown if len(table) > 1 else None,
         )
 
@@ -71,13 +71,13 @@ class Gathered:
         if normed.any() and not torch.allclose(norms[normed], norms[normed][0], rtol=1e-6, atol=0.0, equal_nan=True):
             shown["grad_norm"] = block(norms, normed)
         sums = rows[:, SUM].tolist() if bool(((flags & HAS_SUM) > 0).all()) else []
-        record = seen.record(losses[given].mean().item() if given.any() else None, _norm_of(norms[normed]))
+        own = record(seen, losses[given].mean().item() if given.any() else None, _norm_of(norms[normed]))
         names, more = self.shards.names(rows)
-        return record._replace(
+        return own._replace(
             nonfinite=int(rows[:, BAD].max()),
             skipped=bool((flags & SKIPPED).any()),
             shards=names,
-            fields=self._fields(record.fields, more, sums),
+            fields=self._fields(own.fields, more, sums),
             ranks=shown,
         )
 

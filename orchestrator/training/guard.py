@@ -30,6 +30,7 @@ class Manner(NamedTuple):
     hooked: bool = True
 
 
+RATE, GRADIENTS = "learning rate", "gradient guard"  # the parts that a failure puts to sleep
 AHEAD = 64  # steps whose factor and limit are worked out together
 
 NAMED = 3  # parameters that are named where a gradient is not finite
@@ -40,6 +41,7 @@ NAMED = 3  # parameters that are named where a gradient is not finite
 Verdict: TypeAlias = tuple[float | Tensor | None, float | None, int, bool, tuple[str, ...]]
 Done: TypeAlias = tuple[tuple[float, ...], Verdict]  # the effective rates of the first optimizer's groups with it
 UNJUDGED: Verdict = (None, None, 0, False, ())
+UNDONE: Done = ((), UNJUDGED)
 
 
 class Guard:
@@ -59,7 +61,9 @@ class Guard:
         # A scheduler built before us has already moved "lr"; "initial_lr" is the rate it is relative to.
         self._base = float(first.get("initial_lr", first["lr"]))
         self._policy: Policy | None = None
-        self._step, self._scale, self._clip_scale = 1, 1.0, 1.0
+        self.step = 1  # the one that the next update leads to
+        self.done: Done | None = None  # of the last update, whole and not yet taken
+        self._scale, self._clip_scale = 1.0, 1.0
         self._table: dict[int, tuple[float, float | None]] = {}
         self._changed: list[tuple[dict[str, Any], Any, Any]] = []
         self._judged: set[int] = set()
@@ -69,9 +73,16 @@ class Guard:
         self._verdict: Verdict = UNJUDGED
         self._given: tuple[Tensor, float | None] | None = None
         self._adaptive: Adaptive | None = None
+        self._hooks: list[Any] = []
         for optimizer in optimizers:
-            optimizer.register_step_pre_hook(self._before)
-            optimizer.register_step_post_hook(self._after)
+            self._hooks.append(optimizer.register_step_pre_hook(self._before))
+            self._hooks.append(optimizer.register_step_post_hook(self._put_back))
+
+    def release(self) -> None:
+        """Let go of the optimizers, whose updates are the trainer's own from now on."""
+        for hook in self._hooks:
+            hook.remove()
+        self._optimizers = ()
 
     def follow(self, policy: Policy | None) -> None:
         """The policy whose schedule and clip count; None where the trainer's own rate is only scaled."""
@@ -82,20 +93,21 @@ class Guard:
 
     def arm(self, step: int, scale: float, clip_scale: float) -> None:
         """The next update leads to `step`; `scale` and `clip_scale` are what incidents make of rate and limit."""
-        self._step = step
+        self.step = step
         self.scale(scale, clip_scale)
 
     def scale(self, scale: float, clip_scale: float) -> None:
         """What incidents make of rate and limit from now on."""
-        if scale != self._scale or clip_scale != self._clip_scale:
-            self._scale, self._clip_scale = scale, clip_scale
+        self._scale = scale
+        if clip_scale != self._clip_scale:
+            self._clip_scale = clip_scale
             self._table.clear()
 
     def take(self, step: int) -> Done:
         """What was done to the update to `step`; the next one leads to the step after it."""
-        self._step = step + 1
-        done = self._lrs, self._verdict
-        self._lrs, self._verdict = (), UNJUDGED
+        self.step = step + 1
+        done = self.done or (self._lrs, self._verdict)
+        self.done, self._lrs, self._verdict = None, (), UNJUDGED
         if self._given is not None:
             done = done[0], self._unjudged(*self._given, skipped=not done[0])
             self._given = None
@@ -106,7 +118,7 @@ class Guard:
     @property
     def finite(self) -> bool | None:
         """Whether the update that `take` will tell of is finite; None where nobody looked, or it is still computed."""
-        norm = self._verdict[0] if self._given is None else self._given[0]
+        norm = (self.done or UNDONE)[1][0] or self._verdict[0] if self._given is None else self._given[0]
         if norm is None or (isinstance(norm, Tensor) and norm.device.type != "cpu"):
             return None
         return isfinite(norm)
@@ -122,9 +134,7 @@ class Guard:
 
     def _least(self, fixed: float | None) -> float | None:
         """The fixed limit, or the adaptive one where that is lower."""
-        if self._adaptive is None:
-            return fixed
-        found = self._adaptive.limit()
+        found = None if self._adaptive is None else self._adaptive.limit()
         return fixed if found is None else found if fixed is None else min(fixed, found)
 
     def hand(self, norm: Tensor, limit: float | None) -> None:
@@ -140,58 +150,66 @@ class Guard:
                 self._judged.discard(id(optimizer))
                 return
             self._judged = {id(other) for other in self._optimizers if other is not optimizer}
-        self._shield.run("gradient guard", self._judge, optimizer)
+        self._verdict = self._shield.run(GRADIENTS, self._judge, optimizer) or UNJUDGED
 
     # --- the rate ---------------------------------------------------------------------------------------
 
     def _now(self) -> tuple[float, float | None]:
-        """The rate's factor and the norm's fixed limit of the next update."""
-        found = self._table.get(self._step)
-        if found is None:
-            # Evaluated for some steps in one go: between a step's tensor operations the same code runs cold.
-            self._table = {step: self._at(step) for step in range(self._step, self._step + AHEAD)}
-            found = self._table[self._step]
-        return found
+        """The policy's own factor of the rate, and the norm's fixed limit, for the next update."""
+        return self._table.get(self.step) or self._look_ahead()
+
+    def _look_ahead(self) -> tuple[float, float | None]:
+        self._table = {step: self._at(step) for step in range(self.step, self.step + AHEAD)}
+        return self._table[self.step]
 
     def _at(self, step: int) -> tuple[float, float | None]:
         policy = self._policy
         if policy is None:
-            return self._scale, None
-        factor = self._scale * phase_factor(policy.phases, step)
+            return 1.0, None
+        factor = phase_factor(policy.phases, step)
         if policy.schedule is not None:
             if not self._base:
                 raise ValueError("the policy's schedule needs an optimizer whose rate is not 0 when it is attached")
             factor *= rate(policy.schedule, step) / self._base
         return factor, clip_at(policy, step, self._clip_scale)
 
+    # What every step does is written out: between tensor operations a call runs cold and costs microseconds.
+
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._ready is not None:
             self._ready()
-        self._shield.run("learning rate", self._scale_rates, optimizer)
-        if self._alone:
-            self._shield.run("gradient guard", self._judge, optimizer)
-        elif self._manner.hooked:
-            self.judge(optimizer)
+        asleep = self._shield.asleep
+        lrs, verdict = UNDONE
+        if RATE not in asleep:
+            try:
+                if self._changed:  # an optimizer.step() that raised never came to its end
+                    self._put_back()
+                factor = (self._table.get(self.step) or self._look_ahead())[0] * self._scale
+                groups = optimizer.param_groups
+                if factor != 1.0:
+                    for group in groups:
+                        own = group["lr"]
+                        # Rebind, never in place: the rate may be a tensor that the trainer holds too.
+                        ours = group["lr"] = own * factor
+                        self._changed.append((group, own, ours))
+                if optimizer is self._optimizers[0]:
+                    lr = groups[0]["lr"]
+                    lrs = (lr,) if len(groups) == 1 and type(lr) is float else _rates_of(groups)
+            except Exception as error:  # noqa: BLE001  the trainer is kept from our faults
+                self._shield.failed(RATE, error)
+        if not self._alone:
+            self._lrs = lrs or self._lrs
+            if self._manner.hooked:
+                self.judge(optimizer)
+            return
+        if GRADIENTS not in asleep:
+            try:
+                verdict = self._judge(optimizer)
+            except Exception as error:  # noqa: BLE001  as above
+                self._shield.failed(GRADIENTS, error)
+        self.done = lrs, verdict
 
-    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self._changed:
-            self._put_back()
-
-    def _scale_rates(self, optimizer: Optimizer) -> None:
-        if self._changed:  # an optimizer.step() that raised never came to its end
-            self._put_back()
-        factor = self._now()[0]
-        groups = optimizer.param_groups
-        if factor != 1.0:
-            for group in groups:
-                own = group["lr"]
-                # Rebind, never in place: the rate may be a tensor that the trainer holds too.
-                ours = group["lr"] = own * factor
-                self._changed.append((group, own, ours))
-        if optimizer is self._optimizers[0]:
-            self._lrs = _rates_of(groups)
-
-    def _put_back(self) -> None:
+    def _put_back(self, *hook: Any) -> None:
         for group, own, ours in self._changed:
             if group["lr"] is ours:
                 group["lr"] = own
@@ -199,34 +217,42 @@ class Guard:
 
     # --- the gradients ----------------------------------------------------------------------------------
 
-    def _judge(self, optimizer: Optimizer) -> None:
+    def _judge(self, optimizer: Optimizer) -> Verdict:
         found = [p for o in self._optimizers for g in o.param_groups for p in g["params"] if p.grad is not None]
         if not found:
-            return
+            return UNJUDGED
         given, self._given = self._given, None
         if given is None:
-            norm, limit = self._measured(optimizer, found), self._least(self._now()[1])
+            norm = _norm_of([p.grad for p in found if p.grad is not None])
+            unscale = getattr(optimizer, "grad_scale", None)
+            if unscale is not None:  # a fused optimizer under a loss scaler divides inside its own kernel
+                norm = norm / unscale
+            _, limit = self._table.get(self.step) or self._look_ahead()
+            if self._adaptive is not None:
+                limit = self._least(limit)
         else:
             norm, limit = given
         if not self._manner.check and norm.device.type != "cpu":
             if limit is not None and given is None:
                 torch.nn.utils.clip_grads_with_norm_(found, limit, norm)
-            self._verdict = (norm, limit, 0, False, ())
-            return
+            return norm, limit, 0, False, ()
         value = norm.item()
-        if isfinite(value):
-            if limit is not None and value > limit and given is None:
-                _shrink(found, limit, norm)
-            if self._adaptive is not None:
-                self._adaptive.add(value)
-            self._verdict = (value, limit, 0, False, ())
-            return
+        if not isfinite(value):
+            return self._drop(found, value, limit)
+        if limit is not None and value > limit and given is None:
+            _shrink(found, limit, norm)
+        if self._adaptive is not None:
+            self._adaptive.add(value)
+        return value, limit, 0, False, ()
+
+    def _drop(self, found: list[Tensor], norm: float, limit: float | None) -> Verdict:
+        """Name the gradients that are not finite, and pass the update over where that is wanted."""
         bad = [p for p in found if _is_bad(p.grad)]
         names = tuple(filter(None, map(self._name_of, bad[:NAMED])))
-        self._verdict = (value, limit, len(bad), self._manner.check, names)
         if self._manner.check:  # without a gradient an optimizer passes a parameter over, its state and step count too
             for parameter in found:
                 parameter.grad = None
+        return norm, limit, len(bad), self._manner.check, names
 
     def _unjudged(self, norm: Tensor, limit: float | None, skipped: bool) -> Verdict:
         """The update whose norm was handed over and whose `optimizer.step` either never came or judges nothing."""
@@ -237,22 +263,19 @@ class Guard:
             self._adaptive.add(value)
         return value, limit, 0, skipped, ()
 
-    def _measured(self, optimizer: Optimizer, found: list[Tensor]) -> Tensor:
-        norm = _norm_of([p.grad for p in found if p.grad is not None])
-        if isinstance(norm, DTensor):  # sharded gradients: the one reduction that makes every rank agree
-            norm = norm.full_tensor()
-        unscale = getattr(optimizer, "grad_scale", None)
-        # A fused optimizer under a loss scaler divides inside its own kernel.
-        return norm if unscale is None else norm / unscale
-
 
 def _norm_of(grads: list[Tensor]) -> Tensor:
-    """What `torch.nn.utils.get_total_norm` finds, to the last bit; where there is nothing to sort, without sorting."""
+    """The norm of the whole gradient, on every rank the same.
+
+    It is what `torch.nn.utils.get_total_norm` finds, to the last bit; where there is nothing to sort, without sorting.
+    """
     dtype, device = grads[0].dtype, grads[0].device
     if all(type(grad) is Tensor and grad.dtype is dtype and grad.device == device for grad in grads):
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
         return norm
-    return torch.nn.utils.get_total_norm(grads)
+    norm = torch.nn.utils.get_total_norm(grads)
+    # Sharded gradients: the one reduction that makes every rank agree.
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def _shrink(found: list[Tensor], limit: float, norm: Tensor) -> None:
@@ -266,9 +289,6 @@ def _shrink(found: list[Tensor], limit: float, norm: Tensor) -> None:
 
 
 def _rates_of(groups: list[dict[str, Any]]) -> tuple[float, ...]:
-    first = groups[0]["lr"]
-    if len(groups) == 1 and type(first) is float:
-        return (first,)
     rates = [group["lr"] for group in groups]
     if any(isinstance(lr, Tensor) and lr.device.type != "cpu" for lr in rates):
         return ()  # reading them would wait for the device

@@ -5,13 +5,14 @@ once would be a second place where the faster rank stands still. Threads of the 
 trainer's, so quick steps share one: each rank adds a row a step, and the rows of a block go together.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from orchestrator.training.ranks import LAYOUT, LOSS, NORM, SHOWN, SUM, WIDTH, Row, Rows
+from orchestrator.training.ranks import LAYOUT, SHOWN, WIDTH, Row, Rows
 
 MOST = 16  # steps of a block
 Arrived: TypeAlias = tuple[Any, list[Rows]] | None  # a block's ticket, and for each step of it the rows of all ranks
@@ -29,23 +30,27 @@ class HostLink:
     def __init__(self, rank: int, world: int) -> None:
         self.rank, self._world, self._few = rank, world, world <= SHOWN
         self.most = MOST if self._few else 1
-        self.count = 0  # rows added and not sent
-        size = LAYOUT.size * self.most
-        self._out, self._in = memoryview(bytearray(size)), memoryview(bytearray(size * world))
-        self._own = torch.frombuffer(self._out, dtype=torch.float64)
-        self._rows = torch.frombuffer(self._in, dtype=torch.float64)
+        self._make(self.most)
         self._sent: tuple[Any, int, Any] | None = None
 
-    def add(self, row: Row, *values: Any) -> None:
-        """This rank's row of one step."""
-        LAYOUT.pack_into(self._out, self.count * LAYOUT.size, *row.packed())
-        self.count += 1
+    def _make(self, room: int) -> None:
+        self._room, size = room, LAYOUT.size * room
+        self._out, self._in = memoryview(bytearray(size)), memoryview(bytearray(size * self._world))
+        self._own = torch.frombuffer(self._out, dtype=torch.float64)
+        self._rows = torch.frombuffer(self._in, dtype=torch.float64)
+        # Kept, so that it is never a thread of the exchange that frees them: that takes the interpreter's lock.
+        self._parts: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def send(self, ticket: Any) -> None:
-        """Send the rows that were added; all ranks do it after the same step."""
-        count, self.count = self.count, 0
-        own, rows = self._own[: count * WIDTH], self._rows[: self._world * count * WIDTH]
-        self._sent = ticket, count, _gather(rows, own, later=True)
+    def send(self, ticket: Any, block: Sequence[Row]) -> None:
+        """Send this rank's rows of some steps, all ranks those of the same."""
+        count = len(block)
+        if count > self._room:  # a trainer that reports the same step more than once
+            self._make(count)
+        for place, row in enumerate(block):
+            LAYOUT.pack_into(self._out, place * LAYOUT.size, *row.packed())
+        if count not in self._parts:
+            self._parts[count] = self._rows[: self._world * count * WIDTH], self._own[: count * WIDTH]
+        self._sent = ticket, count, _gather(*self._parts[count], later=True)
 
     def take(self) -> Arrived:
         """What was sent and not yet read, waiting for it; None when there is nothing."""
@@ -58,36 +63,28 @@ class HostLink:
             return ticket, [rows[step::count] for step in range(count)]
         return ticket, [self._rows.view(self._world, WIDTH).clone()]
 
-    def left(self) -> list[tuple[float, ...]]:
-        """This rank's rows that are not sent and will not be."""
-        count, self.count = self.count, 0
-        return list(LAYOUT.iter_unpack(self._out[: count * LAYOUT.size]))
-
 
 class DeviceLink:
     """The exchange in an accelerator's memory, in the order of its stream; alone it only carries values off it."""
 
     reads = False
-    most, count = 1, 0
+    most = 1
 
     def __init__(self, rank: int, world: int, device: torch.device) -> None:
         self.rank, self._world, self._device = rank, world, device
         self._cuda = device.type == "cuda"
-        self._own = torch.empty(0)
         self._sent: tuple[Any, Tensor, Any] | None = None
 
-    def add(self, row: Row, *values: Any) -> None:
-        """As `HostLink.add`; of `values` (loss, norm, replica), tensors are filled into the row on the device."""
-        packed = torch.tensor(row.packed(), dtype=torch.float64, pin_memory=self._cuda)
-        self._own = packed.to(self._device, non_blocking=True)
-        for slot, value in zip((LOSS, NORM, SUM), values, strict=True):
-            if isinstance(value, Tensor):
-                self._own[slot] = value.detach().to(torch.float64)
-
-    def send(self, ticket: Any) -> None:
-        """As `HostLink.send`."""
+    def send(self, ticket: Any, block: Sequence[Row]) -> None:
+        """As `HostLink.send`; values of a row that are tensors are filled in on the device."""
+        values = block[0].packed()
+        tensors = {place: value for place, value in enumerate(values) if isinstance(value, Tensor)}
+        known = [0.0 if place in tensors else value for place, value in enumerate(values)]
+        own = torch.tensor(known, dtype=torch.float64, pin_memory=self._cuda).to(self._device, non_blocking=True)
+        for place, value in tensors.items():
+            own[place] = value.to(torch.float64)
         here = torch.empty((self._world, WIDTH), dtype=torch.float64, pin_memory=self._cuda)
-        here.copy_(self._gathered(), non_blocking=self._cuda)
+        here.copy_(self._gathered(own), non_blocking=self._cuda)
         self._sent = (ticket, here, _mark() if self._cuda else None)
 
     def take(self) -> Arrived:
@@ -99,15 +96,11 @@ class DeviceLink:
             event.synchronize()
         return ticket, [list(map(tuple, here.tolist())) if self._world <= SHOWN else here]
 
-    def left(self) -> list[tuple[float, ...]]:
-        """As `HostLink.left`: every row is sent at once."""
-        return []
-
-    def _gathered(self) -> Tensor:
+    def _gathered(self, own: Tensor) -> Tensor:
         if self._world == 1:
-            return self._own.view(1, WIDTH)
-        rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=self._own.device)
-        _gather(rows, self._own)
+            return own.view(1, WIDTH)
+        rows = torch.empty(self._world * WIDTH, dtype=torch.float64, device=own.device)
+        _gather(rows, own)
         return rows.view(self._world, WIDTH)
 
 

@@ -1,6 +1,7 @@
 """A supervised run: the parts of the hook put together around the trainer's steps."""
 
 import atexit
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from orchestrator.training import saving
 from orchestrator.training.cadence import Cadence
 from orchestrator.training.data import quarantined
 from orchestrator.training.gathered import Gathered
-from orchestrator.training.guard import Guard, Manner
+from orchestrator.training.guard import UNDONE, Guard, Manner
 from orchestrator.training.inbox import Inbox
 from orchestrator.training.link import link
 from orchestrator.training.meeting import Place, Terms, meet
@@ -25,8 +26,8 @@ from orchestrator.training.orders import NOW, SAVE, Desk, Orders
 from orchestrator.training.ranks import Shards
 from orchestrator.training.replicas import Replicas
 from orchestrator.training.run import Batch, Run
-from orchestrator.training.seen import number
-from orchestrator.training.shield import Shield, warn
+from orchestrator.training.seen import Seen, number
+from orchestrator.training.shield import TELEMETRY, Shield, warn
 from orchestrator.training.solo import Solo
 from orchestrator.training.stream import Stream
 from orchestrator.training.target import below
@@ -57,7 +58,8 @@ class Live(Run):
         self.guard = Guard(optimizers, self._shield, manner, self._join, self._name_of)
         self._names: dict[int, str] | None = None
         self._cadence = Cadence(None)
-        self._voice: Solo | Team | None = None
+        self._voice: Solo | Team
+        self._joined = False
         self._terms = Terms()
         self._start, self._last = 0, 0
         self._announced = self._ended = self._leaving = False
@@ -72,11 +74,11 @@ class Live(Run):
     # Joining waits for the job's process group; every rank gets there at the same call.
 
     def _join(self) -> None:
-        if self._voice is None:
+        if not self._joined:
             self._terms = self._shield.run("start", meet, self._place) or Terms()
             self.guard.follow(self._terms.policy)
             self._cadence = Cadence(self._terms.policy)
-            self._voice = self._speak()
+            self._voice, self._joined = self._speak(), True
             self._begin(self._start)
 
     def _speak(self) -> Solo | Team:
@@ -86,11 +88,11 @@ class Live(Run):
             desk = Desk(inbox, self._cadence)
         device = next(p.device for o in self._optimizers for g in o.param_groups for p in g["params"])
         if self._terms.world == 1 and device.type == "cpu" and desk is not None:
-            return Solo(self._shield, self._stream, desk, self.guard.take)
+            return Solo(self._shield, self._stream, desk)
         shards = Shards(self._place.run_dir, self._place.attempt)
         exchange = link(self._place.rank, self._terms.world, device)
         gathered = Gathered(shards, Replicas(self._optimizers))
-        return Team(self._shield, self._stream, desk, Parts(exchange, gathered, self.guard.take))
+        return Team(self._shield, self._stream, desk, Parts(exchange, gathered))
 
     def _begin(self, step: int) -> None:
         self._start = self._last = step
@@ -102,7 +104,7 @@ class Live(Run):
         first = self._terms.directive
         scale = lr_scale(first.cuts, step + 1)
         self.guard.arm(step + 1, scale, first.clip_scale)
-        if self._voice is not None:
+        if self._joined:
             self._voice.standing = Orders(scale, first.clip_scale)
 
     # What the trainer calls.
@@ -138,7 +140,24 @@ class Live(Run):
             self._join()
             self._announce(step - 1)
         self._last = step
-        orders = self._voice.report(step, loss, shards, fields)  # type: ignore[union-attr]
+        # What every step does is written out: between tensor operations a call runs cold and costs microseconds.
+        guard, voice, calm = self.guard, self._voice, False
+        done, guard.done, guard.step = guard.done, None, step + 1
+        seen: Seen = (step, 0.0, None, (), fields, UNDONE)
+        if TELEMETRY not in self._shield.asleep:
+            try:
+                done = done or guard.take(step)
+                if isinstance(loss, torch.Tensor):
+                    loss = loss.item() if voice.reads else loss.detach()
+                seen = (step, time.time(), loss, tuple(shards), fields, done)
+                # x - x is 0 for finite x only.
+                calm = not voice.reads or (not done[1][3] and (loss is None or loss - loss == 0.0))
+            except Exception as error:  # noqa: BLE001  the trainer is kept from our faults
+                self._shield.failed(TELEMETRY, error)
+        voice.held.append(seen)
+        if calm and step < voice.until and time.monotonic() < voice.due and not self._busy:
+            return
+        orders = voice.report(step, fields, calm)
         if self._busy or orders is not self._obeyed:
             self._obey(orders)
 
@@ -279,10 +298,10 @@ class Live(Run):
 
     def _close(self, over: bool) -> None:
         self._settle(PENDING_LIMIT)
-        if self._ended or not self._announced or self._voice is None:
+        if self._ended or not self._announced or not self._joined:
             return
         completed = over or (self._total is not None and self._last >= self._total)
-        self._shield.run("telemetry", self._voice.flush)
+        self._shield.run(TELEMETRY, self._voice.flush)
         if (completed or self.stop_requested) and self._place.rank == 0:
             self._ended = True
             status = "completed" if completed else "stopped"
@@ -290,6 +309,12 @@ class Live(Run):
 
     def _at_exit(self) -> None:
         self._shield.run("end", self._close, False)
+        # Threads of a process group that is only freed as the interpreter ends can abort the process: what we hold of
+        # the trainer's model is let go, and what only cycles hold is freed now.
+        self.guard.release()
+        self._optimizers, self._model, self._group, self._pending = (), None, None, None
+        if dist.is_available():
+            gc.collect()
 
 
 def _root(run_dir: Path) -> str:

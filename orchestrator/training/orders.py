@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-from orchestrator.core.schedule import lr_scale
+from orchestrator.core.schedule import lr_scale, next_scale
 from orchestrator.training.cadence import Cadence
 from orchestrator.training.inbox import Directive, Inbox
 
 STOPS = ("", "now", "save")
 NOW, SAVE = 1, 2
-AHEAD = 64  # steps that are looked through where the rate is being given back
 
 
 class Orders(NamedTuple):
@@ -46,11 +45,5 @@ class Desk:
         if self.cadence.measured:
             return step
         until = self.cadence.after(step, directive)
-        if any(cut.after is not None for cut in directive.cuts):  # a rate that is given back moves step by step
-            until = min(until, step + AHEAD)
-            moved = (later for later in range(step + 1, until) if self._moves(later, directive))
-            until = next(moved, until)
-        return until
-
-    def _moves(self, step: int, directive: Directive) -> bool:
-        return lr_scale(directive.cuts, step + 1) != self._quiet.scale
+        moves = next_scale(directive.cuts, step + 1)  # the scale obeyed after a step is that of the next update
+        return until if moves is None else min(until, moves - 1)

@@ -27,15 +27,15 @@ LOSS, NORM, BAD, COUNT, SUM, HASHES = 1, 2, 3, 4, 5, 6
 class Row(NamedTuple):
     """One rank's part of the exchange; of the last five only rank 0's count, in the last row of a block.
 
-    `until` is the step after which the next block ends.
+    Loss, norm and replica may be tensors on an accelerator; `until` is the step after which the next block ends.
     """
 
     flags: int = 0
-    loss: float = 0.0
-    norm: float = 0.0
+    loss: float | Tensor = 0.0
+    norm: float | Tensor = 0.0
     nonfinite: int = 0
     shards: int = 0
-    replica: float = 0.0
+    replica: float | Tensor = 0.0
     hashes: tuple[int, ...] = ()
     scale: float = 1.0
     clip_scale: float = 1.0
@@ -43,7 +43,7 @@ class Row(NamedTuple):
     stop: int = 0
     until: int = 0
 
-    def packed(self) -> tuple[float, ...]:
+    def packed(self) -> tuple[Any, ...]:
         """The row as WIDTH numbers."""
         flags, loss, norm, bad, shards, replica, hashes, *orders = self
         return (flags, loss, norm, bad, shards, replica, *hashes, *_PAD[len(hashes) :], *orders)

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+TELEMETRY = "telemetry"  # the part that tells of steps
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -32,7 +34,12 @@ class Shield:
             return None
         try:
             return work(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  the one place where the trainer is kept from our faults
+        except Exception as error:  # noqa: BLE001  the trainer is kept from our faults
+            self.failed(part, error)
+            return None
+
+    def failed(self, part: str, error: Exception) -> None:
+        """Tell of a part's first failure and put it to sleep."""
+        if part not in self.asleep:
             self.asleep.add(part)
             warn(f"the hook's {part} failed ({type(error).__name__}: {error}); training goes on without it")
-            return None

@@ -1,7 +1,6 @@
 """Telemetry out: whole JSON lines, appended by single writes, never synced, never waited for."""
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +42,6 @@ class Writer:
     def __init__(self) -> None:
         self._same: tuple[Any, ...] = ()
         self._tail = ""
-        self._words: dict[str, tuple[str, str]] = {}
 
     def line(self, record: Record) -> str:
         """One step message.
@@ -52,24 +50,23 @@ class Writer:
         '{"type":"step","step":3,"time":12.500,"loss":"nan","grad_norm":1.5,"lr":0.1,"nonfinite":0,"shards":["a"]}'
         """
         step, when, loss, norm, lrs, clip, nonfinite, skipped, shards, fields, ranks = record
-        text = f'{{"type":"step","step":{step},"time":{when:.3f}'
-        # x - x is 0 for finite x only, and repr of a finite float is JSON.
-        if loss is not None:
-            text += f',"loss":{loss!r}' if loss - loss == 0 else _word("loss", loss)
-        if norm is not None:
-            text += f',"grad_norm":{norm!r}' if norm - norm == 0 else _word("grad_norm", norm)
-        if lrs:
-            text += f',"lr":{lrs[0]!r}' if lrs[0] - lrs[0] == 0 else _word("lr", lrs[0])
         same = clip, nonfinite, skipped, shards, fields
         if same != self._same:
             self._same = clip, nonfinite, skipped, shards[:], dict(fields)
             self._tail = self._rest(clip, nonfinite, skipped, shards, fields)
-        text += self._tail
-        if ranks is not None:
-            text += _ranks(ranks)
-        if len(lrs) > 1:
-            text += _word("lrs", lrs)
-        return text + "}"
+        more = self._tail if ranks is None else self._tail + _ranks(ranks)
+        # What most steps have, in one go. x - x is 0 for finite x only; nine digits hold a float32.
+        if loss is not None and norm is not None and len(lrs) == 1 and (total := loss + norm + lrs[0]) - total == 0:
+            return (
+                f'{{"type":"step","step":{step},"time":{when:.3f},"loss":{loss:.9g},"grad_norm":{norm:.9g}'
+                f',"lr":{lrs[0]!r}{more}}}'
+            )
+        text = f'{{"type":"step","step":{step},"time":{when:.3f}'
+        text += "" if loss is None else _word("loss", loss)
+        text += "" if norm is None else _word("grad_norm", norm)
+        if lrs:
+            text += _word("lr", lrs[0])
+        return text + more + (_word("lrs", lrs) if len(lrs) > 1 else "") + "}"
 
     def _rest(
         self, clip: float | None, nonfinite: int, skipped: bool, shards: Sequence[str], fields: dict[str, Any]
@@ -87,7 +84,7 @@ def _ranks(ranks: dict[str, Any]) -> str:
     losses = ranks.get("loss")
     # What two ranks and more say of every step: the losses one by one, all of them finite.
     if len(ranks) == 1 and type(losses) is list and None not in losses and (total := sum(losses)) - total == 0:
-        return f',"ranks":{{"loss":[{",".join(map(repr, losses))}]}}'
+        return f',"ranks":{{"loss":[{",".join([f"{loss:.9g}" for loss in losses])}]}}'
     return _word("ranks", ranks)
 
 
@@ -104,9 +101,8 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         self._writer = Writer()
-        self._held: list[Any] = []
-        self.record: Callable[[Any], Record] | None = None  # makes one of what is held, where that is none itself
-        self._due = 0.0
+        self.held: list[Any] = []  # steps to be written at the next `flush`
+        self.record: Callable[[Any], Record] = lambda record: record  # makes one of what is held
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._torn = False
         self._warned = False
@@ -116,18 +112,12 @@ class Stream:
         self.flush()
         self._line(wire.encode(message))
 
-    def hold(self, step: Any) -> bool:
-        """Keep one step for the next `flush`; True when that is due."""
-        self._held.append(step)
-        return time.monotonic() >= self._due
-
     def flush(self) -> None:
         """Write the steps held back."""
-        if self._held:
-            self._due = time.monotonic() + HOLD_SECONDS
-            held, self._held = self._held, []
-            records = held if self.record is None else map(self.record, held)
-            self._line("\n".join(map(self._writer.line, records)))
+        if self.held:
+            held = self.held[:]
+            self.held.clear()
+            self._line("\n".join(map(self._writer.line, map(self.record, held))))
 
     def tell(self, record: Record) -> None:
         """Write one step at once."""

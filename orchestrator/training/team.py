@@ -1,7 +1,7 @@
 """Telemetry and orders of a job of many ranks, or of one on an accelerator: what goes through the exchange."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -9,102 +9,118 @@ import torch
 from torch import Tensor
 
 from orchestrator.training.gathered import Gathered
-from orchestrator.training.guard import UNJUDGED, Done
+from orchestrator.training.guard import GRADIENTS, RATE
 from orchestrator.training.link import DeviceLink, HostLink
 from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.ranks import BAD, HAS_LOSS, HAS_NORM, HAS_SUM, LOSS, NORM, SKIPPED, Row, Rows
 from orchestrator.training.replicas import EVERY
-from orchestrator.training.seen import Seen, number
-from orchestrator.training.shield import Shield
+from orchestrator.training.seen import Seen, record
+from orchestrator.training.shield import TELEMETRY, Shield
 from orchestrator.training.stream import HOLD_SECONDS, Stream
 
 # Parts whose failure on one rank must be shared: updates have to stay the same on all.
-SHARED = {"learning rate": 8, "gradient guard": 16}
+SHARED = {RATE: 8, GRADIENTS: 16}
 EXCHANGE = "exchange between ranks"
-UNDONE: Done = ((), UNJUDGED)
 AHEAD = 1  # steps until orders have reached all ranks
 ORDINARY = HAS_LOSS | HAS_NORM | SKIPPED  # flags that share nothing
 
 
 class Parts(NamedTuple):
-    """What a rank needs beside what every process has: the exchange, what is made of it, and what the guard did."""
+    """What a rank needs beside what every process has: the exchange, and what is made of it."""
 
     link: HostLink | DeviceLink
     gathered: Gathered
-    take: Callable[[int], Done]
 
 
 class Team:
-    """Every rank sends rows of its steps and obeys rank 0's; rank 0 writes, the others only what is exceptional."""
+    """Every rank sends rows of its steps and obeys rank 0's; rank 0 writes, the others only what is exceptional.
+
+    A step is added to `held`; `report` has more to do from the step `until` on. That of the others is put off.
+    """
+
+    due = float("inf")  # blocks end by steps, on all ranks alike
 
     def __init__(self, shield: Shield, stream: Stream, desk: Desk | None, parts: Parts) -> None:
         self._shield, self._stream, self._desk = shield, stream, desk
-        self._link, self._gathered, self._take = parts
+        self._link, self._gathered = parts
+        self.reads = self._link.reads
         self._own = self.standing = Orders()
-        self._block: list[Seen] = []
-        self._until, self._began, self._tokens = 0, time.monotonic(), 0.0
+        self.held: list[Seen] = []
+        self.until = 0
+        self._end, self._sent, self._began, self._due = 0, False, time.monotonic(), 0.0
+        self._replica: tuple[int, Tensor | None] = 0, None
         stream.record = self._gathered.record
 
-    def report(self, step: int, loss: Any, shards: Sequence[str], fields: dict[str, Any]) -> Orders:
-        """Keep this step's row to be sent; note what was sent before, and return what rank 0 ordered with it.
+    def report(self, step: int, fields: dict[str, Any], calm: bool) -> Orders:
+        """Note what was sent before, send the block that is over, and return what rank 0 ordered.
 
         The orders are the same object where nothing has changed.
         """
-        arrived = self._shield.run(EXCHANGE, self._link.take)
-        orders = self._taken(*arrived) if arrived else self.standing
-        replica = None if step % EVERY else self._shield.run("replica check", self._gathered.replicas.value)
-        row, done = self._shield.run("telemetry", self._row, step, loss, shards, replica) or (Row(), UNDONE)
-        if self._shield.asleep:
-            row = row._replace(flags=row.flags | self._broken())
-        self._block.append(Seen(step, time.time(), shards, fields, done))
-        self._tokens += fields.get("tokens") or 0
-        over = step >= self._until or self._link.count + 1 >= self._link.most
-        if over and self._desk is not None:
-            row = self._signed(row, step, self._desk)
-        self._shield.run(EXCHANGE, self._link.add, row, loss, done[1][0], replica)
-        if over:
-            block, self._block = self._block, []
-            self._shield.run(EXCHANGE, self._link.send, block)
+        orders = self._received() if self._sent else self.standing
+        if step % EVERY == 0:
+            self._replica = step, self._shield.run("replica check", self._gathered.replicas.value)
+        self.until = self._end
+        if step >= self._end:
+            self._send(step)
         return orders
 
     def flush(self) -> None:
         """Write what was sent and not read yet, and of what will not be sent any more this rank's own part."""
-        arrived = self._shield.run(EXCHANGE, self._link.take)
-        if arrived:
-            self._taken(*arrived)
-        for seen, own in zip(self._block, self._link.left(), strict=False):
+        self._received()
+        block, self.held = self.held, []
+        for seen in block:
+            own = self._row(seen).packed()
             self._note(seen, [own], own)
-        self._block = []
         self._stream.flush()
 
-    def _signed(self, row: Row, step: int, desk: Desk) -> Row:
+    def _received(self) -> Orders:
+        self._sent = False
+        arrived = self._shield.run(EXCHANGE, self._link.take)
+        return self._taken(*arrived) if arrived else self.standing
+
+    def _send(self, step: int) -> None:
+        """Send the block that is over with `step`."""
+        block, self.held = self.held, []
+        rows = [self._shield.run(TELEMETRY, self._row, seen) or Row() for seen in block]
+        if self._shield.asleep:
+            rows[-1] = rows[-1]._replace(flags=rows[-1].flags | self._broken())
+        if self._desk is not None:
+            rows[-1] = self._signed(rows[-1], block, self._desk)
+        self._shield.run(EXCHANGE, self._link.send, block, rows)
+        self._sent, self.until = True, 0
+
+    def _signed(self, row: Row, block: list[Seen], desk: Desk) -> Row:
         """The row with what all ranks are to do from the step after this one on, until the next block is over."""
-        orders = self._shield.run("directives", desk.orders, step, AHEAD, self._tokens)
+        step, tokens = block[-1][0], sum(fields.get("tokens") or 0 for _, _, _, _, fields, _ in block)
+        orders = self._shield.run("directives", desk.orders, step, AHEAD, tokens)
         self._own = orders or self._own._replace(due=False)
-        now, count = time.monotonic(), len(self._block)
-        pace, self._began, self._tokens = (now - self._began) / count, now, 0.0
+        now = time.monotonic()
+        pace, self._began = (now - self._began) / len(block), now
         until = step + min(max(int(HOLD_SECONDS / max(pace, 1e-9)), 1), self._link.most)
+        until = min(until, step + EVERY - step % EVERY)  # where the replicas are looked at
         if desk.until > step + AHEAD:
             until = min(until, desk.until - AHEAD)
         scale, clip_scale, due, stop = self._own
         return row._replace(scale=scale, clip_scale=clip_scale, due=due, stop=stop, until=step + 1 if stop else until)
 
-    def _row(self, step: int, loss: Any, shards: Sequence[str], replica: Tensor | None) -> tuple[Row, Done]:
-        done = self._take(step)
+    def _row(self, seen: Seen) -> Row:
+        step, _, loss, shards, _, (_, (norm, _, bad, skipped, _)) = seen
         known = self._gathered.shards
         for shard_hash, name in known.new(shards):
             if self._desk is None:
                 self._stream.send({"type": "shard", "hash": shard_hash, "name": name})
-        norm, _, bad, skipped, _ = done[1]
+        replica = self._replica[1] if self._replica[0] == step else None
         flags = HAS_LOSS * (loss is not None) | HAS_NORM * (norm is not None) | SKIPPED * skipped
         flags |= HAS_SUM * (replica is not None)
         values = self._here(loss), self._here(norm), bad, len(shards), self._here(replica)
-        return Row(flags, *values, known.hashes(shards)), done
+        return Row(flags, *values, known.hashes(shards))
 
-    def _here(self, value: Any) -> float:
+    def _here(self, value: Any) -> float | Tensor:
+        if value is None:
+            return 0.0
         if self._link.reads or not isinstance(value, Tensor):
-            return number(value) or 0.0
-        return 0.0  # the link fills it in on the device
+            return float(value)
+        return value.detach().reshape(())
 
     def _broken(self) -> int:
         return sum(bit for part, bit in SHARED.items() if part in self._shield.asleep)
@@ -129,9 +145,9 @@ class Team:
         if flags > ORDINARY:
             self._share(flags)
         if self._desk is not None:
-            self._shield.run("telemetry", self._keep, calm and not flags & SKIPPED, seen, rows)
+            self._shield.run(TELEMETRY, self._keep, calm and not flags & SKIPPED, seen, rows)
         elif not calm:
-            self._shield.run("telemetry", self._tell_own, seen, own)
+            self._shield.run(TELEMETRY, self._tell_own, seen, own)
 
     def _share(self, flags: int) -> None:
         for part, bit in SHARED.items():
@@ -141,7 +157,7 @@ class Team:
     def _ordered(self, first: Sequence[float]) -> Orders:
         """What rank 0 orders with its row."""
         scale, clip_scale, due, stop, until = first[-5:]
-        self._until = int(until)
+        self._end = int(until)
         standing = self.standing
         if due or scale != standing.scale or clip_scale != standing.clip_scale or stop != standing.stop:
             orders = Orders(scale, clip_scale, bool(due), int(stop))
@@ -150,13 +166,16 @@ class Team:
         return standing
 
     def _keep(self, calm: bool, seen: Seen, rows: Rows) -> None:
-        if self._stream.hold((seen, rows)) or not calm:
+        self._stream.held.append((seen, rows))
+        now = time.monotonic()
+        if now >= self._due or not calm:
+            self._due = now + HOLD_SECONDS
             self._stream.flush()
 
     def _tell_own(self, seen: Seen, row: Sequence[float]) -> None:
         """A rank that does not write for all tells what is wrong with its own step."""
         if row[BAD] or not (isfinite(row[LOSS]) and isfinite(row[NORM])):
-            self._stream.tell(seen.record(row[LOSS], row[NORM]))
+            self._stream.tell(record(seen, row[LOSS], row[NORM]))
 
 
 def _of_many(rows: Tensor) -> tuple[int, bool]:

@@ -47,7 +47,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt
     monkeypatch.setenv(wire.ATTEMPT, "1")
     # Directives are looked for at every step, so that no test has to wait for a clock.
     monkeypatch.setattr("orchestrator.training.inbox.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("orchestrator.training.stream.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("orchestrator.training.solo.HOLD_SECONDS", 0.0)
     yield Attempt(tmp_path)
     os.environ.pop(ATTACHED, None)
 

@@ -367,8 +367,8 @@ def test_fast_steps_are_written_together_and_what_matters_at_once(
     attempt: Attempt, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("orchestrator.training.stream.HOLD_SECONDS", 0.05)
-    monkeypatch.setattr("orchestrator.training.stream.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("orchestrator.training.solo.HOLD_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.training.solo.time.monotonic", lambda: clock[0])
     run = join(task)
 
     def written_after(step: int, later: float, loss: float = 1.0) -> list[int]:

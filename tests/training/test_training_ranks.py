@@ -13,13 +13,12 @@ from supervised import Attempt
 from orchestrator import wire
 from orchestrator.training.cadence import Cadence
 from orchestrator.training.gathered import Gathered
-from orchestrator.training.guard import UNJUDGED, Done
+from orchestrator.training.guard import UNDONE, Done
 from orchestrator.training.inbox import Directive, Inbox
 from orchestrator.training.link import DeviceLink, HostLink, link
 from orchestrator.training.orders import Desk, Orders
 from orchestrator.training.ranks import HAS_SUM, LOOKUPS, LOSS, SHOWN, SLOTS, WIDTH, Row, Shards, block, hash_of
 from orchestrator.training.replicas import Replicas
-from orchestrator.training.seen import Seen
 from orchestrator.training.shield import Shield
 from orchestrator.training.stream import Stream
 from orchestrator.training.team import Parts, Team
@@ -124,14 +123,12 @@ class Late:
         device = DeviceLink(0, 1, torch.device("cpu"))
         stream = Stream(wire.telemetry_file(attempt.run_dir, 1))
         gathered = Gathered(Shards(attempt.run_dir, 1), Replicas(()))
-        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(device, gathered, self.take))
+        self.team = Team(Shield(), stream, Desk(inbox, self.cadence), Parts(device, gathered))
 
     def step(self, step: int, loss: float) -> Orders:
-        self.norm = torch.tensor(loss / 2)
-        return self.team.report(step, torch.tensor(loss), ["a"], {})
-
-    def take(self, step: int) -> Done:
-        return (0.1,), (self.norm, None, 0, False, ())
+        done: Done = (0.1,), (torch.tensor(loss / 2), None, 0, False, ())
+        self.team.held.append((step, 0.0, torch.tensor(loss), ("a",), {}, done))
+        return self.team.report(step, {}, calm=True)
 
 
 def test_on_an_accelerator_a_step_is_written_when_the_next_one_comes(attempt: Attempt) -> None:
@@ -178,8 +175,7 @@ def test_many_ranks_exchange_every_step_and_come_as_a_table(monkeypatch: pytest.
     monkeypatch.setattr("orchestrator.training.link._gather", gather)
     exchange = HostLink(0, many)
     assert exchange.take() is None
-    exchange.add(Row(loss=2.5))
-    exchange.send("ticket")
+    exchange.send("ticket", [Row(loss=2.5)])
     ticket, (rows,) = exchange.take()
     assert (ticket, exchange.most, tuple(rows.shape)) == ("ticket", 1, (many, WIDTH))
     assert rows[:, LOSS].tolist() == [2.5] * many
@@ -188,7 +184,7 @@ def test_many_ranks_exchange_every_step_and_come_as_a_table(monkeypatch: pytest.
 def test_a_part_that_broke_on_one_rank_sleeps_on_all(attempt: Attempt) -> None:
     late = Late(attempt)
     broken = Row(flags=16)
-    late.team._taken([Seen(1, 0.0, (), {}, ((), UNJUDGED))], [[Row().packed(), broken.packed()]])
+    late.team._taken([(1, 0.0, None, (), {}, UNDONE)], [[Row().packed(), broken.packed()]])
     assert "gradient guard" in late.team._shield.asleep
 
 
@@ -203,7 +199,7 @@ def test_lines_of_the_wire_are_json(attempt: Attempt) -> None:
 def test_replicas_that_part_are_named_and_parts_of_one_model_are_not(attempt: Attempt) -> None:
     def told(team: Team, *sums: float) -> object:
         rows = [Row(flags=HAS_SUM, replica=value).packed() for value in sums]
-        team._taken([Seen(100, 0.0, (), {}, ((), UNJUDGED))], [rows])
+        team._taken([(100, 0.0, None, (), {}, UNDONE)], [rows])
         team.flush()
         return attempt.messages("step")[-1].get("replicas_odd")
 

@@ -2,11 +2,12 @@
 
     PYTHONPATH=. python tests/bench/hook/bench_hook.py
 
-Loops of a tiny model are run in turns, a block of steps each, and the medians of their blocks compared: bare; bare
-with torch's own `clip_grad_norm_`, which a loop that is not ours calls; bare with our norm and clip, which are
-cheaper; hooked, which does those too. The difference to each of the last two is told: it holds what the code does to
-the processor's caches between tensor operations. The same calls without a model between them (an optimizer without
-gradients) tell the code's own time. The summary of the losses of 16,384 ranks is timed too.
+Loops of a tiny model are run in turns, a block of steps each: bare; bare with torch's own `clip_grad_norm_`, which a
+loop that is not ours calls; bare with our norm and clip, which are cheaper; hooked, which does those too. The
+difference to each of the last two is told, with what the code does to the processor's caches between tensor
+operations: of a block's median step, and of its mean step, which holds the writing that a few steps do for all. The
+same calls without a model between them (an optimizer without gradients) tell the code's own time. The summary of the
+losses of 16,384 ranks is timed too.
 """
 
 import json
@@ -71,8 +72,8 @@ def clipped(clip: Callable[[list[torch.nn.Parameter]], None]) -> Step:
     return step
 
 
-def hooked() -> Step:
-    model, optimizer, data = parts()
+def hooked(model: torch.nn.Module, optimizer: torch.optim.Optimizer, data: torch.Tensor) -> Step:
+    """The loop with us in it."""
     run = orchestrator.attach(optimizer, model=model)
 
     def step(number: int) -> None:
@@ -115,23 +116,37 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         supervised(folder)
         loops = {"bare": bare(), "torch's norm and clip": clipped(torchs), "our norm and clip": clipped(ours)}
-        loops["hooked"] = hooked()
+        loops["hooked"] = hooked(*parts())
         loops |= {"no model, bare": without_model(False), "no model, hooked": without_model(True)}
-        took: dict[str, list[float]] = {name: [] for name in loops}
+        took: dict[str, list[list[float]]] = {name: [] for name in loops}
         for turn in range(ROUNDS):
             for name, step in loops.items():
-                began = time.perf_counter()
-                for number in range(turn * BLOCK + 1, (turn + 1) * BLOCK + 1):
-                    step(number)
-                took[name].append((time.perf_counter() - began) / BLOCK * 1e6)
-    found = {f"{name}, us a step": round(statistics.median(values), 2) for name, values in took.items()}
-    for name in ("torch's norm and clip", "our norm and clip"):
-        paired = [h - c for h, c in zip(took["hooked"], took[name], strict=True)]
-        found[f"hooked beyond {name}, us a step"] = round(statistics.median(paired), 2)
-    calls = [h - b for h, b in zip(took["no model, hooked"], took["no model, bare"], strict=True)]
-    found["the same without a model, us a step"] = round(statistics.median(calls), 2)
+                took[name].append(timed(step, turn * BLOCK + 1))
+    found: dict[str, float] = {}
+    for kind, of in (("median", statistics.median), ("mean", statistics.fmean)):
+        steps = {name: [of(block) for block in blocks] for name, blocks in took.items()}
+        found |= {f"{name}, us of a {kind} step": round(statistics.median(v), 2) for name, v in steps.items()}
+        for name in ("torch's norm and clip", "our norm and clip"):
+            found[f"hooked beyond {name}, us of a {kind} step"] = paired(steps["hooked"], steps[name])
+        calls = paired(steps["no model, hooked"], steps["no model, bare"])
+        found[f"the same without a model, us of a {kind} step"] = calls
     found["summary of 16,384 ranks, us"] = round(summary(), 1)
     print(json.dumps(found, indent=1))
+
+
+def timed(step: Step, first: int) -> list[float]:
+    """The microseconds of each step of a block."""
+    took = []
+    for number in range(first, first + BLOCK):
+        began = time.perf_counter()
+        step(number)
+        took.append((time.perf_counter() - began) * 1e6)
+    return took
+
+
+def paired(ours: list[float], theirs: list[float]) -> float:
+    """The median of the differences within a turn."""
+    return round(statistics.median(o - t for o, t in zip(ours, theirs, strict=True)), 2)
 
 
 def summary() -> float:
