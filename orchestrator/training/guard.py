@@ -118,7 +118,8 @@ class Guard:
     @property
     def finite(self) -> bool | None:
         """Whether the update that `take` will tell of is finite; None where nobody looked, or it is still computed."""
-        norm = (self.done or UNDONE)[1][0] or self._verdict[0] if self._given is None else self._given[0]
+        verdict = self._verdict if self.done is None else self.done[1]
+        norm = verdict[0] if self._given is None else self._given[0]
         if norm is None or (isinstance(norm, Tensor) and norm.device.type != "cpu"):
             return None
         return isfinite(norm)

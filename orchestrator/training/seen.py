@@ -23,7 +23,7 @@ def record(seen: Seen, loss: float | None, norm: float | None) -> Record:
 
 def own_record(seen: Seen) -> Record:
     """The record of a process that trains alone."""
-    return record(seen, seen[2], number(seen[5][1][0]))
+    return record(seen, number(seen[2]), number(seen[5][1][0]))
 
 
 def number(value: Any) -> float | None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from supervised import ATTACHED, Attempt, Task, join
@@ -91,6 +92,14 @@ def test_a_loop_of_its_own_is_announced_at_its_first_step(attempt: Attempt, task
     run.step(8, loss=task.learn())
     first, step = attempt.lines()
     assert (first["start_step"], first["total_steps"], step["step"]) == (7, 12, 8)
+
+
+def test_a_loss_of_another_library_is_a_number(attempt: Attempt, task: Task) -> None:
+    run = join(task)
+    run.step(1, loss=numpy.float32(2.5))
+    task.learn()
+    run.step(2, loss=numpy.float32(0.1))
+    assert [message["loss"] for message in attempt.messages("step")] == [2.5, pytest.approx(0.1, rel=1e-7)]
 
 
 def test_what_is_held_of_the_model_is_let_go_before_the_interpreter_ends(attempt: Attempt) -> None:
