@@ -103,10 +103,9 @@ class Guard:
             self._clip_scale = clip_scale
             self._table.clear()
 
-    def take(self, step: int) -> Done:
-        """What was done to the update to `step`; the next one leads to the step after it."""
-        self.step = step + 1
-        done = self.done or (self._lrs, self._verdict)
+    def take(self) -> Done:
+        """What was done to the last update, to be told once."""
+        done = self._known
         self.done, self._lrs, self._verdict = None, (), UNJUDGED
         if self._given is not None:
             done = done[0], self._unjudged(*self._given, skipped=not done[0])
@@ -116,10 +115,13 @@ class Guard:
         return done
 
     @property
+    def _known(self) -> Done:
+        return self.done or (self._lrs, self._verdict)
+
+    @property
     def finite(self) -> bool | None:
         """Whether the update that `take` will tell of is finite; None where nobody looked, or it is still computed."""
-        verdict = self._verdict if self.done is None else self.done[1]
-        norm = verdict[0] if self._given is None else self._given[0]
+        norm = self._known[1][0] if self._given is None else self._given[0]
         if norm is None or (isinstance(norm, Tensor) and norm.device.type != "cpu"):
             return None
         return isfinite(norm)
@@ -151,7 +153,7 @@ class Guard:
                 self._judged.discard(id(optimizer))
                 return
             self._judged = {id(other) for other in self._optimizers if other is not optimizer}
-        self._verdict = self._shield.run(GRADIENTS, self._judge, optimizer) or UNJUDGED
+        self._verdict = self._shield.run(GRADIENTS, self._judge, optimizer) or self._verdict
 
     # --- the rate ---------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class Guard:
         if self._ready is not None:
             self._ready()
         asleep = self._shield.asleep
-        lrs, verdict = UNDONE
+        lrs, verdict = self.done or UNDONE  # more than one update may be told of with one step
         if RATE not in asleep:
             try:
                 if self._changed:  # an optimizer.step() that raised never came to its end
@@ -208,7 +210,10 @@ class Guard:
                 verdict = self._judge(optimizer)
             except Exception as error:  # noqa: BLE001  as above
                 self._shield.failed(GRADIENTS, error)
-        self.done = lrs, verdict
+        if self._given is None:
+            self.done = lrs, verdict
+        else:  # a norm was handed over and nothing was there to judge: `take` tells of it
+            self._lrs = lrs
 
     def _put_back(self, *hook: Any) -> None:
         for group, own, ours in self._changed:
@@ -221,7 +226,7 @@ class Guard:
     def _judge(self, optimizer: Optimizer) -> Verdict:
         found = [p for o in self._optimizers for g in o.param_groups for p in g["params"] if p.grad is not None]
         if not found:
-            return UNJUDGED
+            return self._known[1]
         given, self._given = self._given, None
         if given is None:
             norm = _norm_of([p.grad for p in found if p.grad is not None])

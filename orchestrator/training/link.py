@@ -21,7 +21,7 @@ Arrived: TypeAlias = tuple[Any, list[Rows]] | None  # a block's ticket, and for 
 class HostLink:
     """The exchange in the CPU's memory, where values can be read at no cost.
 
-    Both ends are buffers made once: few ranks' rows go in and come out as numbers, without tensors. Of many ranks a
+    Both ends are buffers that stay: few ranks' rows go in and come out as numbers, without tensors. Of many ranks a
     block is one step, or its rows would be large.
     """
 

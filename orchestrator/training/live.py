@@ -113,7 +113,7 @@ class Live(Run):
         self._join()
         path = os.environ.get(wire.RESUME, "")
         step = saving.read(path, state) if path else 0
-        self.guard.take(step)
+        self.guard.take()
         self._begin(step)
         return step
 
@@ -146,7 +146,7 @@ class Live(Run):
         seen: Seen = (step, 0.0, None, (), fields, UNDONE)
         if TELEMETRY not in self._shield.asleep:
             try:
-                done = done or guard.take(step)
+                done = done or guard.take()
                 if isinstance(loss, torch.Tensor):
                     loss = loss.item() if voice.reads else loss.detach()
                 seen = (step, time.time(), loss, tuple(shards), fields, done)
@@ -313,8 +313,7 @@ class Live(Run):
         # the trainer's model is let go, and what only cycles hold is freed now.
         self.guard.release()
         self._optimizers, self._model, self._group, self._pending = (), None, None, None
-        if dist.is_available():
-            gc.collect()
+        gc.collect()
 
 
 def _root(run_dir: Path) -> str:

@@ -1,6 +1,7 @@
 """What is to be done at a step, decided where the directives are read and obeyed by every rank alike."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from orchestrator.core.schedule import lr_scale, next_scale
 from orchestrator.training.cadence import Cadence
@@ -28,12 +29,16 @@ class Desk:
         self._quiet, self._since = Orders(), 0
         self.until = 0  # the step at which the orders may change, as long as the directive stays
 
-    def orders(self, step: int, ahead: int, tokens: float) -> Orders:
-        """The orders to obey after `step + ahead`, which is where they will have reached all ranks."""
+    def orders(self, step: int, ahead: int, told: Iterable[Mapping[str, Any]]) -> Orders:
+        """The orders to obey after `step + ahead`, which is where they will have reached all ranks.
+
+        `told` are the trainer's own fields of the steps since the orders before, whose tokens a cadence may count.
+        """
         directive = self.inbox.poll()
         reached = step + ahead
         if directive is self._known and self._since <= reached < self.until:
             return self._quiet
+        tokens = sum(fields.get("tokens") or 0 for fields in told)
         due = self.cadence.due(reached, directive, tokens)
         orders = Orders(lr_scale(directive.cuts, reached + 1), directive.clip_scale, due, STOPS.index(directive.stop))
         self._known, self._since, self._quiet = directive, reached + 1, orders._replace(due=False)

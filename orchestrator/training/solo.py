@@ -31,7 +31,7 @@ class Solo:
             self.due = now + HOLD_SECONDS
             self._shield.run(TELEMETRY, self._stream.flush)
             self.held.clear()  # what could not be written is given up
-        orders = self._shield.run("directives", self._desk.orders, step, 0, fields.get("tokens") or 0) or self.standing
+        orders = self._shield.run("directives", self._desk.orders, step, 0, [fields]) or self.standing
         self.until = self._desk.until
         self.standing = orders._replace(due=False) if orders.due else orders
         return orders

@@ -54,19 +54,20 @@ class Writer:
         if same != self._same:
             self._same = clip, nonfinite, skipped, shards[:], dict(fields)
             self._tail = self._rest(clip, nonfinite, skipped, shards, fields)
-        more = self._tail if ranks is None else self._tail + _ranks(ranks)
-        # What most steps have, in one go. x - x is 0 for finite x only; nine digits hold a float32.
-        if loss is not None and norm is not None and len(lrs) == 1 and (total := loss + norm + lrs[0]) - total == 0:
-            return (
-                f'{{"type":"step","step":{step},"time":{when:.3f},"loss":{loss:.9g},"grad_norm":{norm:.9g}'
-                f',"lr":{lrs[0]!r}{more}}}'
-            )
         text = f'{{"type":"step","step":{step},"time":{when:.3f}'
-        text += "" if loss is None else _word("loss", loss)
-        text += "" if norm is None else _word("grad_norm", norm)
+        # x - x is 0 for finite x only; nine digits hold a float32.
+        if loss is not None:
+            text += f',"loss":{loss:.9g}' if loss - loss == 0 else _word("loss", loss)
+        if norm is not None:
+            text += f',"grad_norm":{norm:.9g}' if norm - norm == 0 else _word("grad_norm", norm)
         if lrs:
-            text += _word("lr", lrs[0])
-        return text + more + (_word("lrs", lrs) if len(lrs) > 1 else "") + "}"
+            text += f',"lr":{lrs[0]!r}' if lrs[0] - lrs[0] == 0 else _word("lr", lrs[0])
+        text += self._tail
+        if ranks is not None:
+            text += _ranks(ranks)
+        if len(lrs) > 1:
+            text += _word("lrs", lrs)
+        return text + "}"
 
     def _rest(
         self, clip: float | None, nonfinite: int, skipped: bool, shards: Sequence[str], fields: dict[str, Any]

@@ -91,8 +91,8 @@ class Team:
 
     def _signed(self, row: Row, block: list[Seen], desk: Desk) -> Row:
         """The row with what all ranks are to do from the step after this one on, until the next block is over."""
-        step, tokens = block[-1][0], sum(fields.get("tokens") or 0 for _, _, _, _, fields, _ in block)
-        orders = self._shield.run("directives", desk.orders, step, AHEAD, tokens)
+        step, told = block[-1][0], [fields for _, _, _, _, fields, _ in block]
+        orders = self._shield.run("directives", desk.orders, step, AHEAD, told)
         self._own = orders or self._own._replace(due=False)
         now = time.monotonic()
         pace, self._began = (now - self._began) / len(block), now
@@ -118,7 +118,7 @@ class Team:
     def _here(self, value: Any) -> float | Tensor:
         if value is None:
             return 0.0
-        if self._link.reads or not isinstance(value, Tensor):
+        if self.reads or not isinstance(value, Tensor):
             return float(value)
         return value.detach().reshape(())
 

@@ -41,6 +41,20 @@ def test_the_rate_goes_on_where_telemetry_has_gone_quiet(attempt: Attempt, task:
         run.step(step, loss=object())
 
 
+def test_an_update_that_was_dropped_is_told_though_another_without_gradients_follows(
+    attempt: Attempt, task: Task
+) -> None:
+    run = join(task)
+    task.learn(times=math.nan)
+    task.optimizer.step()
+    run.step(1, loss=1.0)
+    told = attempt.messages("step")[-1]
+    assert (told["skipped"], told["grad_norm"], told["nonfinite"]) == (True, "nan", 2)
+    task.learn()
+    run.step(2, loss=1.0)
+    assert "skipped" not in attempt.messages("step")[-1]
+
+
 def test_cuts_phases_and_the_trainers_own_changes_multiply(attempt: Attempt, task: Task) -> None:
     attempt.plan(Policy(schedule=Schedule(peak=1.0), phases={"a": Phase(until=1), "b": Phase(lr=0.5, rewarm=4)}))
     attempt.direct(cuts=[[0.5, 0, None, None]])

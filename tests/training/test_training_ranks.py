@@ -143,6 +143,16 @@ def test_on_an_accelerator_a_step_is_written_when_the_next_one_comes(attempt: At
     assert "ranks" not in steps[0]
 
 
+def test_tokens_that_are_no_number_never_reach_the_trainer_as_an_error(
+    attempt: Attempt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = Late(attempt)
+    for step in (1, 2):
+        late.team.held.append((step, 0.0, None, (), {"tokens": object()}, UNDONE))
+        assert late.team.report(step, {}, calm=True) == Orders()
+    assert capsys.readouterr().err.count("the hook's directives failed") == 1
+
+
 def test_on_an_accelerator_orders_are_for_the_step_they_reach(attempt: Attempt) -> None:
     late = Late(attempt)
     late.step(1, 1.0)
