@@ -73,16 +73,9 @@ class Guard:
         self._verdict: Verdict = UNJUDGED
         self._given: tuple[Tensor, float | None] | None = None
         self._adaptive: Adaptive | None = None
-        self._hooks: list[Any] = []
         for optimizer in optimizers:
-            self._hooks.append(optimizer.register_step_pre_hook(self._before))
-            self._hooks.append(optimizer.register_step_post_hook(self._put_back))
-
-    def release(self) -> None:
-        """Let go of the optimizers, whose updates are the trainer's own from now on."""
-        for hook in self._hooks:
-            hook.remove()
-        self._optimizers = ()
+            optimizer.register_step_pre_hook(self._before)
+            optimizer.register_step_post_hook(self._put_back)
 
     def follow(self, policy: Policy | None) -> None:
         """The policy whose schedule and clip count; None where the trainer's own rate is only scaled."""

@@ -38,8 +38,6 @@ class HostLink:
         self._out, self._in = memoryview(bytearray(size)), memoryview(bytearray(size * self._world))
         self._own = torch.frombuffer(self._out, dtype=torch.float64)
         self._rows = torch.frombuffer(self._in, dtype=torch.float64)
-        # Kept, so that it is never a thread of the exchange that frees them: that takes the interpreter's lock.
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}
 
     def send(self, ticket: Any, block: Sequence[Row]) -> None:
         """Send this rank's rows of some steps, all ranks those of the same."""
@@ -48,9 +46,8 @@ class HostLink:
             self._make(count)
         for place, row in enumerate(block):
             LAYOUT.pack_into(self._out, place * LAYOUT.size, *row.packed())
-        if count not in self._parts:
-            self._parts[count] = self._rows[: self._world * count * WIDTH], self._own[: count * WIDTH]
-        self._sent = ticket, count, _gather(*self._parts[count], later=True)
+        own, rows = self._own[: count * WIDTH], self._rows[: self._world * count * WIDTH]
+        self._sent = ticket, count, _gather(rows, own, later=True)
 
     def take(self) -> Arrived:
         """What was sent and not yet read, waiting for it; None when there is nothing."""

@@ -1,7 +1,6 @@
 """A supervised run: the parts of the hook put together around the trainer's steps."""
 
 import atexit
-import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +32,7 @@ from orchestrator.training.stream import Stream
 from orchestrator.training.target import below
 from orchestrator.training.team import Parts, Team
 
+LETTING_GO = 0.05  # seconds
 PENDING_LIMIT = 120.0  # seconds that a planned end waits for a checkpoint still being written
 
 
@@ -309,11 +309,10 @@ class Live(Run):
 
     def _at_exit(self) -> None:
         self._shield.run("end", self._close, False)
-        # Threads of a process group that is only freed as the interpreter ends can abort the process: what we hold of
-        # the trainer's model is let go, and what only cycles hold is freed now.
-        self.guard.release()
-        self._optimizers, self._model, self._group, self._pending = (), None, None, None
-        gc.collect()
+        if self._terms.world > 1:
+            # A thread of the exchange lets go of what it sent after that has arrived, and takes the interpreter's lock
+            # for it. One that asks for it later, while the interpreter ends, aborts the process.
+            time.sleep(LETTING_GO)
 
 
 def _root(run_dir: Path) -> str:

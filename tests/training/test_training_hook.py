@@ -102,25 +102,6 @@ def test_a_loss_of_another_library_is_a_number(attempt: Attempt, task: Task) -> 
     assert [message["loss"] for message in attempt.messages("step")] == [2.5, pytest.approx(0.1, rel=1e-7)]
 
 
-def test_what_is_held_of_the_model_is_let_go_before_the_interpreter_ends(attempt: Attempt) -> None:
-    code = """
-import atexit, weakref
-import torch, orchestrator
-seen = []
-atexit.register(lambda: print("freed" if seen[0]() is None else "held"))  # the last to be called
-def main():
-    model = torch.nn.Linear(1, 1)
-    model.itself = [model]  # as wrappers do that hook their own parts
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run = orchestrator.attach(optimizer, model=model)
-    run.step(1, loss=1.0)
-    seen.append(weakref.ref(model))
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "freed\n"
-
-
 def test_a_loop_of_its_own_is_completed_when_its_process_ends(attempt: Attempt) -> None:
     code = """
 import torch, orchestrator
